@@ -141,6 +141,7 @@ class _Reader:
         return text
 
     def read_optional_text(self) -> str | None:
+        """Return the next text; None for the length −1."""
         size = self.read_int16()
         try:
             return None if size == -1 else self._take(size).decode()
@@ -152,6 +153,7 @@ class _Reader:
         return None if size == -1 else self._take(size)
 
     def read_partitions(self) -> tuple[TopicPartition, ...]:
+        """Return the partitions that follow, which are grouped by topic."""
         found: list[TopicPartition] = []
         for _ in range(self.read_count()):
             topic, count = self.read_text(), self.read_count()

@@ -176,6 +176,7 @@ class _Backup:
         return [topic for topic in found if topic is not None]
 
     async def _topic(self, row: TopicSummary) -> SavedTopic | None:
+        """Return a topic with its settings; None if it is deleted meanwhile."""
         name = row.name
         try:
             described = await self._retry(name, lambda: self._client.describe_topic(name))
@@ -186,6 +187,7 @@ class _Backup:
         return SavedTopic(row.topic_id, name, described.partitions, row.replication_factor, settings)
 
     async def _committed_offsets(self, topics: set[str]) -> list[SavedOffset]:
+        """Return the committed offsets of all groups in these topics."""
         names = await self._retry("groups", self._client.groups.names)
         return [
             row
@@ -195,6 +197,7 @@ class _Backup:
         ]
 
     async def _group(self, name: str) -> list[SavedOffset]:
+        """Return the committed offsets of a group in all topics."""
         found = await self._retry(f"group {name}", lambda: self._client.groups.committed(name))
         return [
             SavedOffset(name, place.topic, place.partition, committed.offset, committed.metadata)
@@ -208,6 +211,7 @@ class _Backup:
         return list(await gather_some(_ASKED_AT_ONCE, [self._bound(*place) for place in places]))
 
     async def _bound(self, topic: SavedTopic, partition: int) -> _Bounds:
+        """Check the last saved file of a partition against its log; return the offsets to copy."""
         name, place = f"{topic.name}/{partition}", (topic.topic_id, partition)
         log_start, end = await self._retry(name, lambda: self._client.offsets(topic.name, partition, linearizable=True))
         copy = PartitionCopy(self._client, self._run, topic, partition, self._options, self._on_file, self._on_copied)
@@ -218,10 +222,12 @@ class _Backup:
         return _Bounds(copy, SavedPartition(*place, log_start, end), begin)
 
     async def _copy_all(self, bounds: list[_Bounds]) -> None:
+        """Copy the new offsets of all partitions, several partitions at a time."""
         copies = [each.copy.run(each.begin, each.saved.end) for each in bounds if each.begin < each.saved.end]
         await gather_some(self._options.parallel, copies)
 
     def _on_copied(self, copied: CopiedBatches) -> None:
+        """Report progress after batches of a partition were copied."""
         _, end = self._left[copied.place]
         self._left[copied.place] = (copied.offset, end)
         self._size += copied.size
@@ -230,12 +236,14 @@ class _Backup:
         self._on_progress(BackupProgress(self._total - left, self._total, self._size))
 
     async def _on_file(self, file: SavedFile) -> None:
+        """Count a stored file; commit the stored files if the last commit is old enough."""
         self._new.append(file)
         self._files += 1
         if asyncio.get_running_loop().time() - self._committed_at >= _COMMIT_S and not self._committing.locked():
             await self._commit("copied")
 
     async def _commit(self, kind: Literal["copied", "completed"], **changes: Any) -> int:
+        """Commit the files stored since the last commit; return the number of the commit."""
         async with self._committing:
             new, self._new = self._new, []
             new.sort(key=lambda file: (file.topic_id, file.partition, file.first))
@@ -261,4 +269,5 @@ class _Backup:
         return len(gone)
 
     async def _retry(self, what: str, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of `attempt`, which is repeated while the cluster does not answer."""
         return await Outage(f"backup: {what}", self._outage_s, is_temporary=is_unanswered).repeat(attempt)

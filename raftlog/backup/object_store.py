@@ -75,6 +75,7 @@ class ObjectStore:
         return f"{self._root}/{path}"
 
     def _create(self, path: str, data: bytes) -> bool:
+        """Write an object unless it exists; return whether it was written."""
         with self._errors():
             try:
                 self._files.pipe_file(self._place(path), data, mode="create")

@@ -142,6 +142,7 @@ class PartitionCopy:
         without batches counts only if it is repeated after a majority confirmed the end."""
 
         async def attempt() -> tuple[bytes, int]:
+            """Fetch batches; if there are none, confirm the end of the log, and fetch again."""
             fetched = await self._fetch_once(offset, max_bytes, _WAIT_MS)
             if fetched.body:
                 return fetched.body, fetched.high_watermark
@@ -183,6 +184,7 @@ class PartitionCopy:
         return asyncio.create_task(self._write(buffer, end))
 
     async def _write(self, buffer: _Buffer, end: int) -> None:
+        """Store a file with the collected batches, and report it."""
         path = self._run.path_of(self._place, buffer.first, end)
         crc = await asyncio.to_thread(crc32c, buffer.data)
         await asyncio.to_thread(self._run.store.write, path, buffer.data)

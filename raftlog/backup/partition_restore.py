@@ -110,7 +110,7 @@ class PartitionRestore:
         return data
 
     async def _append_file(self, file: SavedFile, data: bytes) -> None:
-        """Append the batches of a file that the log does not have yet."""
+        """Append those batches of a file that the log does not have yet."""
         try:
             for header, batch in read_saved_batches(file.path, data):
                 fresh, restored = to_restored(header, batch)
@@ -135,6 +135,7 @@ class PartitionRestore:
             await self._add(filler)
 
     async def _add(self, batch: Buffer) -> None:
+        """Collect a batch for the next request; send the request before if the batch would exceed its bounds."""
         if self._call and (self._call_bytes + len(batch) > _CALL_BYTES or len(self._call) == _CALL_BATCHES):
             await self._send()
         self._call.append(batch)
@@ -166,11 +167,13 @@ class PartitionRestore:
             )
 
     async def _log_end(self) -> int:
+        """Return the end of the log, confirmed by a majority."""
         assert self._client is not None, "without a client there is no log"
         client, part = self._client, self._part
         return (await self._outage.repeat(lambda: client.offsets(part.topic, part.partition, linearizable=True))).end
 
     async def _trim(self) -> None:
+        """Delete the records below the first offset to restore, so that the log starts there."""
         assert self._client is not None, "without a client nothing is trimmed"
         await self._client.delete_records(self._part.topic, self._part.partition, self._part.begin)
 

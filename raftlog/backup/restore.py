@@ -94,6 +94,7 @@ class RestorePlan:
         self.total = sum(part.end - part.begin for part in self.parts)
 
     def _check_names(self) -> None:
+        """Raise `BackupRefused` if two topics would get the same name."""
         names = [self.name_of(topic) for topic in self.topics]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
@@ -182,6 +183,7 @@ class _Restoration:
                 raise BackupRefused(f"topic {name!r} was created by another program meanwhile") from None
 
     async def _reopen(self, client: BrokerClient, name: str, topic: SavedTopic) -> None:
+        """Set temporary settings on a topic that an interrupted restoration created. Raises `BackupRefused`."""
         found = await client.describe_topic(name)
         if found.partitions != topic.partitions:
             raise BackupRefused(
@@ -191,12 +193,14 @@ class _Restoration:
         await client.alter_topic_config(name, _TEMPORARY)
 
     async def _restore_part(self, part: RestoredPart) -> None:
+        """Restore a partition, and count its records."""
         plan = self._plan
         restore = PartitionRestore(self._client, plan.store, part, plan.options.give_up_after_s, self._add)
         await restore.run(compares=plan.options.compares)
         self._records += restore.digest.records
 
     def _add(self, offsets: int, size: int) -> None:
+        """Add the offsets and bytes of a file to the progress, and report it."""
         self._done += offsets
         self._size += size
         self._on_progress(RestoreProgress(self._done, self._plan.total, self._size))

@@ -217,6 +217,7 @@ def _wait_for_silence(store: BackupStore, last: BackupCommit, pause: Callable[[f
 
 
 def _is_alive(pid: int) -> bool:
+    """Return whether a process exists on this machine."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -103,6 +103,7 @@ class PrivateAuthority:
         return issued
 
     def _create(self) -> None:
+        """Create the key and the self-signed certificate of the authority."""
         try:
             os.makedirs(self._directory, mode=0o700, exist_ok=True)
         except OSError as error:
@@ -121,6 +122,7 @@ class PrivateAuthority:
         _write(self.certificate, builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM), 0o644)
 
     def _load(self) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+        """Return certificate and key of the authority. Raises `InvalidArgument`."""
         try:
             with open(self.certificate, "rb") as file:
                 own = x509.load_pem_x509_certificate(file.read())
@@ -148,6 +150,7 @@ class PrivateAuthority:
         usages: Sequence[x509.ObjectIdentifier],
         days: int,
     ) -> IssuedCertificate:
+        """Issue a certificate with a new key, and write both files."""
         certificate, key_file = self._paths(stem)
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
@@ -167,10 +170,12 @@ class PrivateAuthority:
         return IssuedCertificate(subject.rfc4514_string(), certificate, key_file, shown, signed.not_valid_after_utc)
 
     def _paths(self, stem: str) -> tuple[str, str]:
+        """Return the paths of a certificate and its key; `stem`: name of both files without the extension."""
         at = os.path.join(self._directory, stem)
         return f"{at}.pem", f"{at}.key"
 
     def _check_new(self, stem: str) -> None:
+        """Raise `InvalidArgument` if a certificate or key with this name exists."""
         for path in self._paths(stem):
             if os.path.lexists(path):
                 raise InvalidArgument(f"{path} exists already; move it away to issue another one")

@@ -96,6 +96,7 @@ class BearerVerifier:
         return self._identity(self._claims(token, keys[:_KEYS_TRIED_MAX], algorithm), now)
 
     def _claims(self, token: str, keys: Sequence[_Key], algorithm: str) -> dict[str, Any]:
+        """Return the claims of a token, verified with the first key that fits. Raises `AuthenticationFailed`."""
         jwt = _jwt()
         for key in keys:
             try:
@@ -124,6 +125,7 @@ class BearerVerifier:
         raise AuthenticationFailed("the token's signature is wrong")
 
     def _identity(self, claims: dict[str, Any], now: float) -> TokenIdentity:
+        """Return principal and expiry from verified claims. Raises `AuthenticationFailed`."""
         expires_at = float(claims["exp"])
         if expires_at <= now:
             raise AuthenticationFailed("the token has expired")

@@ -147,6 +147,7 @@ class AclFilter(NamedTuple):
         )
 
     def _matches_pattern(self, acl: Acl) -> bool:
+        """Return whether the name pattern of an entry matches that of the filter."""
         if self.pattern_type not in (PatternType.ANY, PatternType.MATCH, acl.pattern_type):
             return False
         if self.resource_name is None or self.resource_name == acl.resource_name:

@@ -178,6 +178,7 @@ def check_lengths(user: str, password: str) -> None:
 
 
 def _split_plain(message: bytes) -> tuple[str, str, str]:
+    """Return authorization id, user and password of a message. Raises `AuthenticationFailed`."""
     parts = _text(message).split("\0")
     if len(parts) != 3:
         raise AuthenticationFailed("the message of PLAIN is malformed")
@@ -187,6 +188,7 @@ def _split_plain(message: bytes) -> tuple[str, str, str]:
 
 
 def _check_open(has_ended: bool, message: bytes) -> None:
+    """Raise `AuthenticationFailed` for a message after the end of the exchange, or a too large one."""
     if has_ended:
         raise AuthenticationFailed("the exchange has ended")
     if len(message) > MESSAGE_BYTES_MAX:

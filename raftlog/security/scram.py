@@ -107,6 +107,7 @@ class ScramExchange:
 
 
 def _text(message: bytes) -> str:
+    """Return the text of a message. Raises `AuthenticationFailed`."""
     if len(message) > MESSAGE_BYTES_MAX:
         raise AuthenticationFailed(f"a message of SCRAM has {len(message)} bytes, more than {MESSAGE_BYTES_MAX}")
     try:
@@ -116,7 +117,7 @@ def _text(message: bytes) -> str:
 
 
 def unescape_name(escaped: str) -> str:
-    """Return the name of an escaped name (`saslname` of RFC 5802). Raises `AuthenticationFailed`."""
+    """Return the name that is escaped in a message (`saslname` of RFC 5802). Raises `AuthenticationFailed`."""
     if not escaped or any(found == "=" for found in _ESCAPED.findall(escaped)):
         raise AuthenticationFailed("the user name in a message of SCRAM is empty or wrongly escaped")
     return escaped.replace("=2C", ",").replace("=3D", "=")
@@ -130,4 +131,5 @@ def _decoded(text: str) -> bytes:
 
 
 def _salt_of_unknown(secret: bytes, user: str) -> bytes:
+    """Return a salt for an unknown user, always the same for a name."""
     return hmac.digest(secret, user.encode(), "sha256")[:SALT_BYTES]

@@ -100,6 +100,7 @@ class Proxy:
             await self._listen(tcp, command["gossip"], target, self._gossip, GossipIdentification)
 
     def _change(self, command: dict[str, Any]) -> None:
+        """Apply the faults in a command to the links and the open connections."""
         changed = self._rpc.change(_parse_links(command["cut"]), _to_conditions(command["conditions"]))
         changed |= self._gossip.change(
             _parse_links(command["gossip_cut"]), _to_conditions(command["gossip_conditions"])
