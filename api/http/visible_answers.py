@@ -29,7 +29,7 @@ def visible_health(found: ClusterHealth, visible: Visibility, topics: Collection
 def visible_brokers(
     found: Sequence[BrokerDescription], visible: Visibility, topics: Collection[str]
 ) -> list[BrokerDescription]:
-    """Return the brokers without problems that name partitions that the caller may not see."""
+    """Return the brokers; a fixed text replaces a problem that names a partition of a hidden topic."""
     return [
         each if not each.problem else each.copy_with(problem=visible.texts((each.problem,), topics)[0])
         for each in found

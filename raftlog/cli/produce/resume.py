@@ -121,7 +121,7 @@ async def verify(
 async def _find_expected_tails(
     layout: RecordLayout, progress: ResumePoint, lines: AsyncIterator[list[bytes]]
 ) -> list[list[NewRecord]]:
-    """Return the last records of each partition that should be stored."""
+    """Return for each partition the last of the records that should be stored there."""
     router = make_router(layout)
     seen = [0] * layout.partitions
     tails: list[list[NewRecord]] = [[] for _ in seen]
