@@ -25,7 +25,7 @@ function init(args)
   local headers = { ["Content-Type"] = "application/vnd.kafka.json.v2+json" }
   for name, value in pairs(wrk.headers) do headers[name] = value end
   local whole = wrk.format("POST", args[1], headers, sample)
-  -- All bodies have one length, so the head stays the same; formatting it anew would cost more than the body.
+  -- All bodies have the same length, and therefore the same head: formatting it each time would cost more than the body.
   head = whole:sub(1, #whole - #sample)
 end
 

@@ -1,4 +1,4 @@
--- Whole requests prepared in a file, sent in turn, for ever: each is its length (four bytes, little-endian), then itself.
+-- Sends the prepared requests of a file in turn, for ever. In the file each follows its length (4 bytes, little-endian).
 -- wrk -s replay.lua URL -- FILE
 local here = debug.getinfo(1, "S").source:match("@(.*/)")
 dofile(here .. "report.lua")

@@ -1,4 +1,4 @@
--- What every script reports at its end: one line of JSON with wrk's own counts.
+-- Report of every script at its end: one line of JSON with wrk's own counts.
 -- `bytes` and `requests` cover whole answers; errors.status counts answers above 399.
 function done(summary, latency, requests)
   local e = summary.errors

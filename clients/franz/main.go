@@ -1,8 +1,8 @@
-// Checks of franz-go: admin TOPIC | load TOPIC | logins TOPIC, the brokers in BOOTSTRAP.
+// Checks of franz-go: admin TOPIC | load TOPIC | logins TOPIC, with the brokers of BOOTSTRAP.
 //
-// With MECHANISM all clients use TLS and log in, by CA, LOGIN and PASSWORD; `logins` needs WRONG_CA as well.
+// If MECHANISM is set, all clients use TLS and log in, with CA, LOGIN and PASSWORD; `logins` also needs WRONG_CA.
 //
-// `load` prints `started`, works until stdin ends, and checks then that every acknowledged record is stored once, in
+// `load` prints `started`, works until stdin ends, and then checks that every acknowledged record is stored once, in
 // order, and was delivered to a group of three cooperative members.
 package main
 
@@ -81,7 +81,7 @@ func login(mechanism, user, password, authority string) []kgo.Opt {
 	return []kgo.Opt{kgo.DialTLSConfig(&tls.Config{RootCAs: roots}), kgo.SASL(given)}
 }
 
-// logins checks each mechanism: a record written and read; other passwords, users and authorities are refused.
+// logins writes and reads a record with each mechanism, and checks that wrong passwords, users and authorities fail.
 func logins(topic string) {
 	admin := open()
 	defer admin.Close()
@@ -226,7 +226,7 @@ func (h *history) consume(ctx context.Context, topic string, ended *sync.WaitGro
 		})
 		h.Unlock()
 		fetches.EachError(func(_ string, partition int32, err error) {
-			// A group session that ended is a notice: the client joins again by itself.
+			// The end of a group session is no failure: the client joins again by itself.
 			var session *kgo.ErrGroupSession
 			if ctx.Err() == nil && !errors.As(err, &session) {
 				fail("fetch of partition %d: %v", partition, err)

@@ -16,10 +16,10 @@ import org.apache.kafka.common.serialization.*;
  * Checks of the Java client, the same source for 3.9 and 4.x: admin | load TOPIC | static TOPIC | records TOPIC |
  * logins TOPIC | transactions TOPIC.
  *
- * <p>The brokers stand in BOOTSTRAP. With MECHANISM all clients use TLS and log in, by CA, LOGIN and PASSWORD; `logins`
- * needs WRONG_CA as well. `load` and `static` print `started`, work until stdin ends, and check then that
- * every acknowledged record is stored once, in order, and was delivered. Exit code 0 means passed; the last line says
- * what was seen.
+ * <p>BOOTSTRAP has the brokers. If MECHANISM is set, all clients use TLS and log in, with CA, LOGIN and PASSWORD;
+ * `logins` also needs WRONG_CA. `load` and `static` print `started`, work until stdin ends, and then check that every
+ * acknowledged record is stored once, in order, and was delivered. Exit code 0 means that the check passed; the last
+ * line says what was seen.
  */
 public class ClientChecks {
   static final String SERVERS = System.getenv("BOOTSTRAP");
@@ -61,7 +61,7 @@ public class ClientChecks {
     throw new IllegalStateException("no " + expected);
   }
 
-  /** Wait until a change has reached the broker that answers: as in Kafka, each learns of it by itself. */
+  /** Wait until a change has reached the broker that answers; as in Kafka, brokers learn of it at different times. */
   static void eventually(Callable<Boolean> isTrue, String problem) throws Exception {
     for (long until = System.nanoTime() + 5_000_000_000L; !isTrue.call(); Thread.sleep(5)) {
       require(System.nanoTime() < until, problem);
@@ -154,7 +154,7 @@ public class ClientChecks {
     }
   }
 
-  /** Every compression, headers, null keys and values, large records, seek by time. */
+  /** Check every compression, headers, null keys and values, large records, and seek by time. */
   static void records(String topic) throws Exception {
     create(topic, 1);
     TopicPartition partition = new TopicPartition(topic, 0);
@@ -190,7 +190,7 @@ public class ClientChecks {
     System.out.println(sent + " records in 5 compressions, with headers, tombstones, records of 900 kB");
   }
 
-  /** Properties of a client that uses TLS and logs in. */
+  /** Return the properties of a client that uses TLS and logs in. */
   static Properties login(String mechanism, String user, String password, String authority) {
     String module = mechanism.equals("PLAIN") ? "plain.PlainLoginModule" : "scram.ScramLoginModule";
     String given = " required username=\"" + user + "\" password=\"" + password + "\";";
@@ -212,7 +212,7 @@ public class ClientChecks {
     }
   }
 
-  /** Each mechanism: a record written and read; wrong passwords, unknown users and another authority are refused. */
+  /** Write and read a record with each mechanism; wrong passwords, unknown users and another authority must fail. */
   static void logins(String topic) throws Exception {
     create(topic, 1);
     TopicPartition partition = new TopicPartition(topic, 0);
@@ -243,7 +243,7 @@ public class ClientChecks {
     return producer;
   }
 
-  /** Return the values of a topic of one partition, up to the end that the isolation level has. */
+  /** Return the values of a topic of one partition, up to its end at the isolation level. */
   static List<String> values(String topic, String isolation) {
     List<String> found = new ArrayList<>();
     TopicPartition partition = new TopicPartition(topic, 0);
@@ -258,7 +258,7 @@ public class ClientChecks {
     return found;
   }
 
-  /** Commit, abort, fencing, read-process-write with a consumer group, and administration. */
+  /** Check commit, abort, fencing, read-process-write with a consumer group, and administration. */
   static void transactions(String topic) throws Exception {
     String out = topic + "-out";
     create(topic, 1);

@@ -1,6 +1,6 @@
-// Checks of KafkaJS: admin TOPIC | load TOPIC, the brokers in BOOTSTRAP.
+// Checks of KafkaJS: admin TOPIC | load TOPIC, with the brokers of BOOTSTRAP.
 //
-// `load` prints `started`, works until stdin ends, and checks then that every acknowledged record is stored once, in
+// `load` prints `started`, works until stdin ends, and then checks that every acknowledged record is stored once, in
 // order, and was delivered to a group of three.
 'use strict'
 
@@ -85,8 +85,9 @@ async function load (topic) {
   let sent = 0
   const begin = performance.now()
   while (!isEnding) {
-    // KafkaJS allows an idempotent producer one request at a time, and gets no second answer of a broker that answered
-    // in an earlier attempt of a `send`: records whose partition moved there meanwhile are dropped. So one partition each.
+    // An idempotent producer of KafkaJS sends one request at a time. It ignores a second answer of the same broker in
+    // one `send`, and so drops records whose partition has moved there between attempts. Hence one partition for each
+    // `send`.
     const due = Math.floor((performance.now() - begin) * PER_S / 1000)
     if (due <= sent) {
       await sleep(5)

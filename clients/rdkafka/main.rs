@@ -1,6 +1,6 @@
-//! Checks of rust-rdkafka: `load TOPIC`, the brokers in BOOTSTRAP.
+//! Checks of rust-rdkafka: `load TOPIC`, with the brokers of BOOTSTRAP.
 //!
-//! It prints `started`, works until stdin ends, and checks then that every acknowledged record is stored once, in
+//! It prints `started`, works until stdin ends, and then checks that every acknowledged record is stored once, in
 //! order, and was delivered to a group of three cooperative members.
 
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
@@ -82,7 +82,7 @@ fn consume(topic: &str, history: &Mutex<History>, is_ended: &AtomicBool) {
         .unwrap();
     consumer.subscribe(&[topic]).unwrap();
     while !is_ended.load(Ordering::Relaxed) {
-        // Errors between are notices of lost connections; librdkafka connects again.
+        // Errors tell of lost connections; librdkafka connects again.
         if let Some(Ok(message)) = consumer.poll(Duration::from_millis(100)) {
             let mut history = history.lock().unwrap();
             history.deliveries += 1;

@@ -17,8 +17,8 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
  * Members of one consumer group with the client's defaults, and a session of 10 s: TOPIC GROUP ASSIGNOR MEMBERS.
  *
  * <p>Each line of stdin adds a member. Prints a line of JSON at each change of an assignment, and before a member is
- * added: milliseconds, members, members with partitions, and assigned partitions; `shared` counts partitions of two
- * members.
+ * added: milliseconds, members, members with partitions, and assigned partitions; `shared` is the number of partitions
+ * that two members have.
  */
 public class Groups {
   static final Map<Integer, Set<TopicPartition>> ASSIGNED = new ConcurrentHashMap<>();

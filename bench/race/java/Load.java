@@ -17,7 +17,8 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * Load of single records through kafka-clients with its defaults (acks=all, idempotence), linger 0.
  *
  * <p>topic NAME PARTITIONS | delete NAME | leader NAME | closed TOPIC CONNECTIONS SECONDS BYTES | offered TOPIC RATE
- * SECONDS CONNECTIONS BYTES | gap TOPIC SECONDS. Prints one line of JSON at the end, and `started` before a gap's load.
+ * SECONDS CONNECTIONS BYTES | gap TOPIC SECONDS. Prints one line of JSON at the end; `gap` prints `started` before its
+ * load.
  */
 public class Load {
   static final String SERVERS = System.getenv("BOOTSTRAP");

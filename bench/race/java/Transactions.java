@@ -21,12 +21,12 @@ import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * Transactions of kafka-clients with its defaults, linger 0; each has RECORDS records, in turn to all partitions.
+ * Transactions of kafka-clients with its defaults and linger 0; each has RECORDS records, for all partitions in turn.
  *
  * <p>closed TOPIC PARTITIONS PRODUCERS RECORDS SECONDS | offered TOPIC PARTITIONS PRODUCERS RECORDS RATE SECONDS |
  * beside TOPIC CONNECTIONS OPEN SECONDS ROUNDS PID… | stall TOPIC PARTITIONS PRODUCERS SECONDS. Prints one line of JSON at
- * the end; `stall` prints before the load a line with the node that coordinates most producers, which alone take part.
- * Times are in milliseconds.
+ * the end. Before its load `stall` prints a line with the node that coordinates most producers; only these producers
+ * take part. Times are in milliseconds.
  */
 public class Transactions {
   static final String SERVERS = System.getenv("BOOTSTRAP");
@@ -171,8 +171,9 @@ public class Transactions {
   /**
    * Send single records without transactions on each of some connections, in turns without and with open transactions
    * of other producers in the same partition; each round is without, with, with, without. The other producers do
-   * nothing but hold their transactions open, each with one record. `cpu_ratio` compares the CPU time of these processes
-   * for a record; `noise` is how far the two runs without open transactions of one round differ, in the median.
+   * nothing but hold their transactions open, each with one record. `cpu_ratio` compares the CPU time of the given
+   * processes per record; `noise` is the median over the rounds of the difference between the two runs without open
+   * transactions.
    */
   static void beside(String topic, int connections, int open, int seconds, int rounds, int[] pids) throws Exception {
     List<KafkaProducer<byte[], byte[]>> plain = new ArrayList<>(), transactional = producers(topic, open);
@@ -207,7 +208,7 @@ public class Transactions {
         ratios.at(.5), cpuRatios.at(.5), noise.at(.5), without, with);
   }
 
-  /** Return the CPU time that these processes have used. */
+  /** Return the CPU time that the processes have used. */
   static double cpuSeconds(int[] pids) throws Exception {
     long ticks = 0;
     for (int pid : pids) {
@@ -238,7 +239,7 @@ public class Transactions {
 
   /**
    * Run one transaction after another with each producer of one coordinator, in partitions led by other nodes; `gap_ms`
-   * is the longest time between two commits of one producer. A transaction that failed is aborted, and none is repeated.
+   * is the longest time between two commits of one producer. A failed transaction is aborted and not repeated.
    */
   static void stall(String topic, int partitions, int count, int seconds) throws Exception {
     List<KafkaProducer<byte[], byte[]>> producers = producers(topic, count);

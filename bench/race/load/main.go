@@ -3,7 +3,7 @@
 // load SYSTEM create NAME | delete NAME | leader NAME | closed NAME CONNECTIONS SECONDS BYTES |
 // offered NAME RATE SECONDS CONNECTIONS BYTES | bulk NAME RECORDS BYTES | consume NAME RECORDS BYTES | gap NAME SECONDS
 //
-// The addresses stand in BOOTSTRAP, separated by commas. It prints one line of JSON, and `started` before a gap's load.
+// BOOTSTRAP has the addresses, separated by commas. Prints one line of JSON; `gap` prints `started` before its load.
 package main
 
 import (
@@ -51,8 +51,8 @@ func report(values map[string]any) {
 	check(json.NewEncoder(os.Stdout).Encode(values))
 }
 
-// connection is one client connection of a system. put returns once the record is acknowledged; the same id is
-// stored once where the system can tell.
+// connection is one client connection of a system. put returns when the record is acknowledged; a system that
+// recognizes a repeated id stores its record once.
 type connection interface {
 	put(ctx context.Context, id string, value []byte) error
 }
@@ -254,8 +254,8 @@ func gap(system, name string, seconds int) {
 	report(map[string]any{"gap_ms": float64(longest) / 1e6, "failed": 0})
 }
 
-// bulk publishes through two connections with a window of unanswered records each; etcd and Redis have no window, and
-// get as many callers instead.
+// bulk publishes through two connections, each with a window of unanswered records; etcd and Redis have no window, so
+// they get as many concurrent callers instead.
 func bulk(system, name string, records, bytes int) {
 	value := make([]byte, bytes)
 	begin := time.Now()

@@ -1,5 +1,6 @@
-/* Syncs that a program submits by Linux AIO (`syscall(SYS_io_submit, …)`): a thread makes them, delayed or
-   failing like other syncs, and reports their ends as the kernel does. All other submissions go to the kernel. */
+/* Syncs that a program submits by Linux AIO (`syscall(SYS_io_submit, …)`): a thread executes them, so that they
+   can be delayed or fail like other syncs, and reports their ends as the kernel does. All other submissions go to the
+   kernel. */
 
 #include "shim.h"
 
@@ -93,7 +94,7 @@ static long submit(aio_context_t context, long count, struct iocb **iocbs)
     return count;
 }
 
-/* The lock must be held for both. */
+/* Both of the following functions need the lock. */
 static int in_flight(aio_context_t context)
 {
     for (struct submitted *sync = first; sync != NULL; sync = sync->next)
@@ -119,7 +120,7 @@ static long take_ended(aio_context_t context, long most, struct io_event *events
     return taken;
 }
 
-/* Return events of the shim, or without any those of the kernel; no program under the shim uses both. */
+/* Return events of the shim, or those of the kernel if the shim has none; no program under the shim uses both. */
 static long get_events(aio_context_t context, long least, long most, struct io_event *events, struct timespec *timeout)
 {
     struct timespec until;

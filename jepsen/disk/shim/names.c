@@ -63,7 +63,7 @@ void withdraw_op(struct op *op)
     op->sequence = 0;
 }
 
-/* Named by the op's number, which is unique. */
+/* Store the path of an op's grave, whose name is the op's unique number, in `path`. */
 void grave_of(const struct op *op, char *path)
 {
     snprintf(path, PATH_MAX, "%.4000s/%llu", unlinked, (unsigned long long)op->sequence);
@@ -76,8 +76,8 @@ static int is_in(const struct op *op, uint64_t directory)
 
 static void drop_op(struct op *op);
 
-/* A removed directory cannot be synced. Drop its ops, except renames from or to other directories: these get a unique
-   number for it, since its inode number may be reused. */
+/* A removed directory cannot be synced. Drop its ops, except renames from or to other directories: in these a unique
+   number replaces the directory's inode number, which may be reused. */
 static void end_directory(uint64_t directory, uint64_t ended)
 {
     int is_in_a_rename = 0;
@@ -97,7 +97,7 @@ static void end_directory(uint64_t directory, uint64_t ended)
     }
 }
 
-/* The op is durable, or no longer needed. */
+/* Drop an op that is durable or no longer needed. */
 static void drop_op(struct op *op)
 {
     char grave[PATH_MAX];

@@ -1,8 +1,7 @@
 /* Pages and sizes that are not durable. All functions here are called with the lock held.
 
    A page has a slot for each content that a sync under way may still make durable; the slot with the lowest `first`
-   holds
-   the content that is certainly durable. */
+   holds the content that is certainly durable. */
 
 #include "shim.h"
 
@@ -86,7 +85,7 @@ static void free_slot(struct file *file, int32_t at)
     free_slots = at;
 }
 
-/* Treat them as written back by the kernel, which may do this at any time. */
+/* Treat the pages of a file as written back by the kernel, which may do this at any time. */
 static void write_back(struct file *file)
 {
     for (int32_t at = file->first_slot, next; at != NONE; at = next) {
@@ -181,7 +180,7 @@ static int readable(int fd)
     return REAL(open)(path, O_RDONLY | O_CLOEXEC);
 }
 
-/* Call it before [from, to) of a file of that size changes. */
+/* Record the content of [from, to) of a file of this size; call this before the content changes. */
 void record_range(struct file *file, int fd, off_t from, off_t to, off_t size)
 {
     uint64_t now = ++memory->generation;
@@ -218,7 +217,7 @@ static void cut_images(struct file *file, off_t size)
     }
 }
 
-/* Call it before the size changes. */
+/* Record the size of a file; call this before the size changes. */
 void record_size(struct file *file, off_t size)
 {
     if (newest_slot(file->inode, WHOLE_SIZE) == NONE)
@@ -256,7 +255,7 @@ void forget_file(uint64_t inode)
     while (file->first_slot != NONE)
         free_slot(file, file->first_slot);
     if (file->syncs > 0)
-        return; /* the sync under way uses it */
+        return; /* a sync under way uses the file */
     if (file->mapped != NONE)
         close(file->mapped);
     *link = file->next;

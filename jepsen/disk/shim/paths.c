@@ -200,7 +200,8 @@ static int is_empty(const char *path)
     return directory != NULL && entries == 2;
 }
 
-/* Move the file to the graveyard instead, with the lock held; -1 if impossible, so that the real call sets errno. */
+/* Move a file to the graveyard instead of removing it, with the lock held; -1 if impossible: then the real call sets
+   errno. */
 static int move_to_graveyard(const struct place *place)
 {
     char grave[PATH_MAX];

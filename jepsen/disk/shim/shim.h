@@ -1,4 +1,4 @@
-/* Disk under an unmodified program, which loses unsynced writes and fails on request.
+/* Disk for an unmodified program; on request it loses unsynced writes or fails.
 
    Loaded by LD_PRELOAD. For files below one directory it records everything that a power loss would undo, in a mapped
    file beside the directory that survives SIGKILL:

@@ -42,7 +42,7 @@ static int has_room(int fd, off_t from, off_t to, off_t size)
     return 0;
 }
 
-/* Call it before bytes are written; returns false, with the lock released, if there is no room. */
+/* Record the bytes that a write will change; returns false, with the lock released, if there is no room. */
 static int may_write(struct file *file, int fd, off_t from, size_t count, off_t size)
 {
     if (!has_room(fd, from, from + count, size)) {
