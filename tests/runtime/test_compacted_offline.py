@@ -6,6 +6,7 @@ from raftlog.records.header import batch_crc
 from raftlog.runtime.log.offline import Comparison, OfflineReplica, compare_replicas
 from raftlog.storage.compaction import CompactionBounds
 from raftlog.storage.dump import dump_file
+from raftlog.storage.segment_files import segment_stem
 from raftlog.storage.verify import verify_log
 from tests.storage.compacting import GROUP, PATH, KeyedLog
 
@@ -60,6 +61,19 @@ def test_a_compacted_log_equals_an_uncompacted_one(segment_bytes: int) -> None:
         keyed.append([(b"1", b"above")])
         keyed.settle()
         copy(keyed)
+
+
+def test_a_replica_whose_segments_are_all_compacted_equals_an_uncompacted_one() -> None:
+    keyed = keyed_log()
+    copy(keyed)
+    keyed.compact()
+    active = keyed.log.active.base_offset
+    for directory in (PATH, OTHER):
+        for name in keyed.disk.list_directory(directory):
+            if name.startswith(segment_stem(active)):
+                keyed.disk.unlink(f"{directory}/{name}")
+    compared = compare(keyed)
+    assert (compared.difference, compared.first) == (None, keyed.log.active.base_index)
 
 
 def test_tombstones_removed_on_one_side_are_no_difference() -> None:

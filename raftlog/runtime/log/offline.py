@@ -10,7 +10,7 @@ readers; read while a process runs, a sound replica may look damaged."""
 
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import closing
 from typing import NamedTuple
 
 from raftlog.records import read_header
@@ -68,9 +68,7 @@ class OfflineReplica(NamedTuple):
         keep_to = self.folded.keep_to if self.folded is not None else None
         bases = segment_bases(disk, self.path)
         for base, newer in zip(bases, [*bases[1:], None], strict=False):  # there may be none
-            with ExitStack() as closing:
-                segment = open_with_index(disk, self.path, base)
-                closing.callback(segment.close)
+            with closing(open_with_index(disk, self.path, base)) as segment:
                 for stored in walk_segment(segment, newer):
                     index = stored.index
                     if keep_to is not None and index > keep_to:
@@ -80,13 +78,23 @@ class OfflineReplica(NamedTuple):
                     yield base, OfflineEntry(Index(index), bytes(stored.batch), place, reason)
 
     def find_first_uncompacted(self, disk: Disk) -> Index:
-        """Return the first index of the first segment that is not compacted; 0 if no segment file is like that."""
-        for base in segment_bases(disk, self.path):
+        """Return the index from which on every entry has its own bytes: the first of the first uncompacted segment.
+
+        It follows the last segment if all are compacted, and is 0 if there are no segments."""
+        bases = segment_bases(disk, self.path)
+        for base in bases:
             segment = open_with_index(disk, self.path, base)
             segment.close()
             if not segment.is_compacted:
                 return Index(segment.base_index)
-        return Index(0)
+        return self._find_next_index(disk, bases[-1]) if bases else Index(0)
+
+    def _find_next_index(self, disk: Disk, base: int) -> Index:
+        """Return the index after the segment with this base offset, which is read to its end."""
+        with closing(open_with_index(disk, self.path, base)) as segment:
+            for _ in walk_segment(segment):
+                continue
+            return Index(segment.next_index)
 
     def _entries_in_journal(self, disk: Disk, folded: FoldedGroup, fold: Fold, base: int) -> Iterator[OfflineEntry]:
         """Yield the entries after the segments' checkpoint; `base` is the segment of the last entry before them."""
