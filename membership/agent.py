@@ -44,7 +44,7 @@ _LEAVE_LOOK_S: Final = 0.02
 
 
 class AgentCounters(NamedTuple):
-    """Counters since the start. Bytes are those of datagrams and frames, without the headers below."""
+    """Counters since the start. Bytes are those of datagrams and frames, without headers of UDP, TCP and IP."""
 
     swim: swim.SwimCounters
     datagrams_in: int

@@ -303,7 +303,7 @@ class Swim:
         self._outbox.open_stream(member.address, [ping], left_s)
 
     def _tick_probes(self, now: float) -> None:
-        """Ask helpers for silent probes, and suspect the targets of expired ones."""
+        """Ask helpers to ping the targets of unanswered probes, and suspect the targets of expired probes."""
         for probe in self._probes.take_silent(now):
             self._ask_helpers(probe)
         for probe in self._probes.take_expired(now):

@@ -45,7 +45,7 @@ class MembershipView:
         self._wanted = 0
         """Number of confirmations for which `suspicion_due` was computed."""
         self.newly_suspected: list[NodeId] = []
-        """Members suspected by others since the machine last took the list; it may probe them as well."""
+        """Members that others suspected since the state machine last took the list; the machine may probe them too."""
         self.contested: list[NodeId] = []
         """Node ids that another process has claimed since the machine last took the list; it probes their holders."""
         self.changes: list[MemberChange] = []

@@ -31,7 +31,7 @@ _WANTED: Final[Mapping[type[inspect.Type], str]] = {
     inspect.StructType: "an object",
 }
 SECRET_FIELDS: Final = frozenset({"password"})
-"""Names of fields whose values no message shows."""
+"""Names of fields whose values error messages never contain."""
 
 
 class _Field(NamedTuple):

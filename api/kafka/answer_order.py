@@ -62,13 +62,13 @@ class AnswerOrder:
 
     def __init__(self, opened_at: float) -> None:
         self.opened_at = opened_at
-        """See `RequestConnection`."""
+        """Loop time at which the connection was opened."""
         self.pending: list[Exchange] = []
         """Requests without a sent answer; the first one is not done, or is failed."""
         self._is_pipelined = True
         """Whether all pending requests are pipelined."""
         self.lost_callbacks: list[Callable[[], None]] = []
-        """See `RequestConnection`."""
+        """Functions to call once the connection is lost."""
 
     def may_begin(self, route: KafkaRoute) -> bool:
         """Return whether a further request may begin beside the pending ones."""

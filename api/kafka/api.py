@@ -67,9 +67,9 @@ class RequestConnection(Protocol):
     """Connection of a request, for handlers that keep state for its client."""
 
     lost_callbacks: list[Callable[[], None]]
-    """Called once the connection is lost."""
+    """Functions that are called once the connection is lost."""
     opened_at: float
-    """Loop time at which it was opened."""
+    """Loop time at which the connection was opened."""
 
 
 class KafkaRequest(NamedTuple):

@@ -77,7 +77,7 @@ class KafkaLogin:
         return f"no login within {LOGIN_S:.0f} s" if is_late else ""
 
     def frame_bounds(self, bytes_max: int) -> tuple[int, int]:
-        """Return the smallest and the largest allowed size of the next frame; after the login `bytes_max` holds."""
+        """Return the smallest and largest size of the next frame; after the login the largest is `bytes_max`."""
         return 0 if self.is_raw else HEAD_BYTES, FRAME_BYTES_MAX if self.principal is None else bytes_max
 
     def handshake(self, mechanism: str, version: int) -> ErrorCode:
@@ -121,4 +121,4 @@ class KafkaLogin:
 
 
 _NEVER_S: Final = 10.0 * 365 * 86_400
-"""Lifetime from which on a session counts as one that does not expire."""
+"""A session with at least this lifetime counts as one that does not expire."""

@@ -18,7 +18,7 @@ STRICT_FROM: Final[Mapping[ApiKey, int]] = {
 
 
 def is_strict(key: ApiKey, version: int) -> bool:
-    """Return whether this version of a request is refused above the quota; older ones are only delayed."""
+    """Return whether this version of a request is refused above the quota; older versions are only delayed."""
     return version >= STRICT_FROM[key]
 
 

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Final
 
 STALL_S: Final = 60.0
-"""Time without progress after which a connection is closed whose client does not read the answers."""
+"""Time without progress after which a connection is closed because its client does not read the answers."""
 UNCHARGED_ANSWER_BYTES_MAX: Final = 64 * 1024
 """Answers up to this size take no memory from the budget: they are only in the transport's buffer."""
 ANSWER_BYTES_PER_S_MIN: Final = 16 * 1024

@@ -81,6 +81,6 @@ class StepReader(DataSourceReader):
 
 
 def _make_part(wanted: Range, archived: Sequence[ArchivedFile]) -> _StepPart:
-    """Return a range with the files that contain some of it."""
+    """Return a range together with the files that contain offsets of it."""
     inside = (file for file in archived if file.partition == wanted.partition)
     return _StepPart(wanted, tuple(file for file in inside if file.first < wanted.end and file.last >= wanted.start))

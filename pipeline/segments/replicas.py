@@ -31,7 +31,7 @@ _WORKERS: Final = "workers"
 _DEPTH_MAX: Final = 8
 """Levels of directories that are searched for logs."""
 _TRIES: Final = 3
-"""Attempts to read a journal: one that a running process writes can look damaged while it is read."""
+"""Maximum number of attempts to read a journal, which can look damaged while a running process writes it."""
 
 
 class DataDirectory(NamedTuple):

@@ -78,7 +78,7 @@ class Recorder:
         return Marks(await self._client.groups.committed(self.group))
 
     async def begin(self, topic: str, epoch: int, own_start: EpochStart, before: Marks) -> Marks:
-        """Record the begin of an epoch in a topic unless another attempt has; return the marks after that.
+        """Record the begin of an epoch in a topic unless another attempt recorded it; return all marks afterwards.
 
         `before` are the marks that were read at the start of the attempt."""
         begun = TopicPartition(topic, 0)

@@ -26,7 +26,7 @@ from raftlog.storage.segment_files import INDEX_SUFFIX, segment_stem
 from raftlog.storage.verify import open_with_index
 
 _TRIES: Final = 3
-"""Attempts to read a journal: one that a running process writes can look damaged while it is read."""
+"""Maximum number of attempts to read a journal, which can look damaged while a running process writes it."""
 
 
 class JournaledReplica(NamedTuple):

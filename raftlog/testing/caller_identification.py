@@ -11,7 +11,7 @@ _BOUNDS: Final[dict[int, FrameBound]] = {FrameKind.HELLO: FrameBound(_HELLO_BYTE
 
 
 class HelloIdentification:
-    """Reader of the caller's node id from the first bytes of a connection, whose layout is the same in all versions."""
+    """Reader of the caller's node id from the first bytes of a connection, which have one layout in all versions."""
 
     def __init__(self) -> None:
         self._reader = FrameReader(_BOUNDS, _HELLO_BYTES_MAX)

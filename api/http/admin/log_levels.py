@@ -41,7 +41,7 @@ class _Override(NamedTuple):
 
 
 class LogLevelHandlers(Handlers):
-    """Handlers for the levels of the loggers of this process, `raftlog` and those below it."""
+    """Handlers for the levels of this process's loggers: `raftlog` and the loggers below it."""
 
     def __init__(self, context: HandlerContext) -> None:
         super().__init__(context)

@@ -58,7 +58,7 @@ FRESH_S: Final = 2.0
 """Age up to which a list of all groups is used again."""
 LIST_MS: Final = 5_000
 LAGS_MS: Final = 600
-"""Time for the lags of a page; groups whose coordinator or leaders answer later have none."""
+"""Bound on the time to read the lags of a page; a group whose brokers answer later is shown without a lag."""
 _LAGS_AT_ONCE: Final = 16
 MEMBERS_MAX: Final = 200
 """Members in the description of a group."""

@@ -32,5 +32,5 @@ ACTIONS: Final[Mapping[str, str]] = {
 
 
 def action_for(reason: str) -> str:
-    """Return the next step of the first entry of `ACTIONS` whose text is in `reason`; `UNKNOWN` without one."""
+    """Return the next step of the first entry of `ACTIONS` whose text is in `reason`; else `UNKNOWN`."""
     return next((action for part, action in ACTIONS.items() if part in reason), UNKNOWN)

@@ -46,7 +46,7 @@ class RecordTail:
         self._scan, self._ends, self._rates, self._caller = scan, ends, rates, caller
         self._loop = asyncio.get_running_loop()
         self._next_offset = scan.next_offset
-        """Offset after the last record whose line was written, or that did not pass the filter."""
+        """Offset after the last finished record: its line was written, or it did not pass the filter."""
 
     async def serve(self, request: web.BaseRequest) -> web.StreamResponse:
         """Stream lines; an error before the first one is raised and sets the status of the answer."""

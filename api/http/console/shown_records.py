@@ -21,7 +21,7 @@ ALL: Final = "all"
 
 
 class RecordFilter(NamedTuple):
-    """Filter of records: those with `needle` in one of the parts; every record without a needle."""
+    """Filter that selects records with `needle` in one of their parts; an empty needle selects every record."""
 
     needle: bytes
     part: str = ALL

@@ -52,7 +52,7 @@ class JsonRecords:
         self._opener = opener
         self._place = TopicPartition(topic, partition)
         self._broken: UndecodableBatch | None = None
-        """Error of the records after those encoded so far."""
+        """Error at the record after the last encoded one; None: none so far."""
         self.next_offset = 0
         """Offset after the last encoded record, or after a batch without further records."""
 

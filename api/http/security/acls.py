@@ -23,7 +23,7 @@ E = TypeVar("E", bound=IntEnum)
 
 
 def _choice(name: str, kind: type[IntEnum], text: str) -> Json:
-    """Return a query parameter whose values are the names of an enum."""
+    """Return the declaration of a query parameter whose values are the names of an enum's members."""
     return in_query(name, string(enum=[each.name for each in kind]), text)
 
 

@@ -37,7 +37,7 @@ NOTICE_S = 60.0
 LEADER_MS = 3_000
 """Time for a partition without a leader to elect one."""
 OFFSET_MAX = Offset((1 << 63) - 1)
-"""End of a partition whose end is unknown."""
+"""Value in place of the end of a partition whose end is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -117,7 +117,7 @@ def _parse_allowed_host(text: str) -> str:
 _tuning_options = settings_options(
     read_defaults(BrokerSettings) | HttpSettings._field_defaults, _TUNING, make=broker_option
 )
-"""An option for each bound of the broker and of its HTTP server, with the default that they have there."""
+"""Options for all bounds of the broker and of its HTTP server, with the defaults from their settings."""
 
 
 @click.command()

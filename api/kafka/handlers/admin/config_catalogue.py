@@ -50,11 +50,11 @@ class ConfigName(NamedTuple):
     type: ConfigType
     doc: str
     fixed: str | None = None
-    """Value that always holds; None: the name is served."""
+    """The only value that the configuration can have; None: a setting of the broker or topic has the value."""
     reason: str = ""
     """Reason for which another value is refused, and the next step; a sentence."""
     also: Callable[[str], bool] | None = None
-    """Predicate: whether another value is equivalent to the fixed one; None: no other is."""
+    """Predicate: whether another value is equivalent to the fixed one; None: no other value is."""
     synonym: str | None = None
     """Name of the broker configuration that is the default of this topic configuration; None for others."""
 

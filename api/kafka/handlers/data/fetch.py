@@ -45,7 +45,7 @@ AnsweredTopics = Sequence[tuple[str, Sequence[AnsweredPartition]]]
 
 
 class FetchHandler:
-    """Handler of Fetch; `sessions` are those of its listener."""
+    """Handler of Fetch; `sessions`: the fetch sessions of its listener."""
 
     def __init__(self, broker: Broker, answers: MemoryBudget | None) -> None:
         self._broker, self._answers, self._authorizer = broker, answers, broker.security.authorizer
@@ -208,7 +208,7 @@ def _answered(partition: int, fetched: FetchedPartition) -> AnsweredPartition:
 
 
 def _by_topic(news: Iterable[tuple[PartitionFetch, FetchedPartition]]) -> AnsweredTopics:
-    """Return the rows of an answer, those of a topic together."""
+    """Return the rows of an answer, grouped by topic."""
     topics: dict[str, list[AnsweredPartition]] = {}
     for request, fetched in news:
         topics.setdefault(request.topic, []).append(_answered(request.partition, fetched))
