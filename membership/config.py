@@ -92,17 +92,21 @@ class SwimConfig:
 
     @property
     def payload_bytes_max(self) -> int:
+        """Maximum size in bytes of the messages in a datagram."""
         return self.datagram_bytes_max - self.envelope_bytes
 
-    def turn_s(self, n: int) -> float:
-        """Return the seconds from one probe to the next."""
-        return self.period_s / 2 if n <= self.small_cluster else self.period_s
+    def turn_s(self, up_count: int) -> float:
+        """Return the seconds from one probe to the next; `up_count`: number of members that are up."""
+        return self.period_s / 2 if up_count <= self.small_cluster else self.period_s
 
-    def suspicion_min_s(self, n: int) -> float:
-        return (self.suspicion_base + self.suspicion_per_decade * math.log10(max(n, 1))) * self.period_s
+    def suspicion_min_s(self, up_count: int) -> float:
+        """Return the minimum duration of a suspicion in seconds; `up_count`: number of members that are up."""
+        return (self.suspicion_base + self.suspicion_per_decade * math.log10(max(up_count, 1))) * self.period_s
 
-    def suspicion_max_s(self, n: int) -> float:
-        return self.suspicion_factor_max * self.suspicion_min_s(n)
+    def suspicion_max_s(self, up_count: int) -> float:
+        """Return the maximum duration of a suspicion in seconds; `up_count`: number of members that are up."""
+        return self.suspicion_factor_max * self.suspicion_min_s(up_count)
 
-    def retransmits_max(self, n: int) -> int:
-        return math.ceil(self.retransmit_factor * math.log10(n + 1))
+    def retransmits_max(self, up_count: int) -> int:
+        """Return how often each member sends a claim; `up_count`: number of members that are up."""
+        return math.ceil(self.retransmit_factor * math.log10(up_count + 1))
