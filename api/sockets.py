@@ -145,6 +145,7 @@ class TlsSockets:
             task.add_done_callback(self._finish)
 
     def _resume(self, listening: socket.socket) -> None:
+        """Accept connections again after a pause."""
         del self._paused[listening]
         self._loop.add_reader(listening, self._accept, listening)
 
@@ -204,5 +205,6 @@ def describe_failure(error: OSError) -> str:
 
 
 def _complete(future: "asyncio.Future[None]") -> None:
+    """Complete a future, unless it is done."""
     if not future.done():
         future.set_result(None)

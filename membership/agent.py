@@ -194,6 +194,7 @@ class Agent:
             self._timer = self._loop.call_at(self._swim.due(), self._tick)
 
     def _tick(self) -> None:
+        """Run due work of the state machine, and carry out its requests."""
         self._swim.tick(self._loop.time())
         self._pump()
 
@@ -262,6 +263,7 @@ class Agent:
             _logger.debug("gossip: the stream to %s failed: %r", wanted.address, error)
 
     async def _serve(self, stream: GossipStream) -> None:
+        """Count an incoming stream, and answer its frames."""
         self._traffic.streams_in += 1
         await self._answer(stream)
 

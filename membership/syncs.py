@@ -90,4 +90,5 @@ class Syncs:
         self._outbox.open_stream(address, exchange.first_messages(self._view, now), self._config.stream_timeout_s)
 
     def _set_due(self) -> None:
+        """Set `due` to the next exchange, periodic or to join."""
         self.due = min(self._sync_at, self._join_at)

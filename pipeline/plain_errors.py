@@ -45,6 +45,7 @@ def _wrap(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(method)
     def call_plainly(*args: Any, **named: Any) -> Any:
+        """Call the method; raise raftlog errors without their stack traces."""
         with _without_stack():
             found = method(*args, **named)
         return _yield_plainly(found) if inspect.isgenerator(found) else found
@@ -53,5 +54,6 @@ def _wrap(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _yield_plainly(found: Iterator[Any]) -> Iterator[Any]:
+    """Yield the items; raise raftlog errors without their stack traces."""
     with _without_stack():
         yield from found

@@ -153,11 +153,13 @@ class FetchSessions:
         sessions.add(session)
 
     def _detach(self, session: FetchSession) -> None:
+        """Remove the session from those of its connection."""
         if session.connection is not None:
             self._by_connection[session.connection].discard(session)
             session.connection = None
 
     def _remove_all_of(self, connection: RequestConnection) -> None:
+        """Remove the sessions of a connection that was lost."""
         for session in list(self._by_connection[connection]):
             self.remove(session)
         del self._by_connection[connection]

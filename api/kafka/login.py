@@ -115,6 +115,7 @@ class KafkaLogin:
         return AuthenticateAnswer(ErrorCode.NONE, None, sasl.data, lifetime_ms)
 
     def _fail(self, code: ErrorCode, why: str) -> ErrorCode:
+        """Record why the login failed; return the error code."""
         self.failure = why
         self.is_raw = False
         return code

@@ -80,6 +80,7 @@ class Keyspace:
         self._append(batch)
 
     def _append(self, batch: Sequence[_Waiting]) -> None:
+        """Propose the commands of these calls as one batch."""
         records = [command.record() for commands, _ in batch for command in commands]
         committed = self.group.propose_as([build_batch(records)], self._expect_outcomes)
         committed.add_done_callback(partial(self._on_commit, batch))

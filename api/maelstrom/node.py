@@ -255,6 +255,7 @@ class MaelstromNode:
         self._write(encode_line(self.name or message.dest, message.src, {**body, "in_reply_to": asked}))
 
     def _post(self, name: str, body: Body) -> None:
+        """Count and write a message to another node."""
         self.counts.messages[body["type"]] += 1
         self._write(encode_line(self.name, name, body))
 

@@ -74,6 +74,7 @@ class Input:
             self._loop.call_soon(self._read_file)
 
     def _read_file(self) -> None:
+        """Read from a file, a piece in each turn of the loop."""
         if self._read():
             self._loop.call_soon(self._read_file)
 

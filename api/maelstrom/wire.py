@@ -172,12 +172,14 @@ class MaelstromTransport(Transport):
                 self._flush_due = self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
+        """Send the queued frames and heartbeats of all nodes."""
         self._flush_due = None
         for node, queue in self._queues.items():
             if queue.frames or queue.heartbeat is not None:
                 self._flush_queue(node, queue)
 
     def _flush_queue(self, node: NodeId, queue: _SendQueue) -> None:
+        """Send the queued frames and the heartbeat of one node as one message."""
         frames = b"".join([*queue.frames, *(queue.heartbeat or ())])
         queue.frames, queue.bytes, queue.heartbeat = [], 0, None
         self._post(self._names[node], {"type": TYPE, "frames": base64.b64encode(frames).decode()})

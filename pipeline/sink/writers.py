@@ -175,6 +175,7 @@ def recorded_epoch(bootstrap: Sequence[str], write_id: str, timeout_ms: int = 12
     """Return the newest step (`writeEpoch`) of a named write that is recorded as complete; None if none is."""
 
     async def ask() -> int:
+        """Return the newest complete epoch of the write."""
         async with BrokerClient(bootstrap) as client:
             settings = SinkSettings(bootstrap, delivery_timeout_ms=timeout_ms)
             outage = settings.outage(f"reading what is recorded of the write {write_id}")

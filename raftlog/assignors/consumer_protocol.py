@@ -116,6 +116,7 @@ class _Reader:
         self._data, self._at, self._what = data, 0, what
 
     def read_version(self) -> int:
+        """Return the version in front of a payload."""
         version = self.read_int16()
         if version < 0:
             raise self._decode_error(f"version {version}")
@@ -149,6 +150,7 @@ class _Reader:
             raise self._decode_error("text that is not UTF-8") from None
 
     def read_optional_bytes(self) -> bytes | None:
+        """Return the next bytes; None for the length −1."""
         size = self.read_int32()
         return None if size == -1 else self._take(size)
 

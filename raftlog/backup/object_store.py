@@ -72,6 +72,7 @@ class ObjectStore:
                 return set()
 
     def _place(self, path: str) -> str:
+        """Return the path in the object store."""
         return f"{self._root}/{path}"
 
     def _create(self, path: str, data: bytes) -> bool:

@@ -52,6 +52,7 @@ class _Buffer:
         self.batches = self.records = self.last_offset = self.last_crc = 0
 
     def add(self, header: BatchHeader, batch: memoryview) -> None:
+        """Add a batch to the next file."""
         self.data += batch
         self.batches += 1
         self.records += header.record_count

@@ -78,6 +78,7 @@ class BackupState:
         return state
 
     def _take(self, snapshot: Snapshot) -> None:
+        """Set the state to that of a snapshot."""
         self.last, self.completed, self.lost = snapshot.last, snapshot.completed, list(snapshot.lost)
         for file in snapshot.files:
             self.files[file.topic_id, file.partition].append(file)

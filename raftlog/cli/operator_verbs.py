@@ -297,6 +297,7 @@ def _notice_on_interrupt(operation: str, status_command: str) -> Iterator[None]:
 
 
 def _make_outage(seconds: float) -> Outage:
+    """Return the policy for requests that get no answer: repeat them for `seconds`."""
     return Outage("answer of the brokers", seconds, POLL_SECONDS, is_temporary)
 
 

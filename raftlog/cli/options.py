@@ -103,6 +103,7 @@ def _connection_option(flag: str, name: str, **settings: Any) -> Callable[[F], F
     """Return an option that becomes the argument `name` of `BrokerAddresses`; it is read before `--bootstrap`."""
 
     def keep(context: click.Context, _parameter: click.Parameter, value: Any) -> None:
+        """Store the value of a connection option for `_read_bootstrap`."""
         context.meta.setdefault(_CONNECTION, {})[name] = value
 
     variable = f"RAFTLOG_{flag.removeprefix('--').replace('-', '_').upper()}"
@@ -110,6 +111,7 @@ def _connection_option(flag: str, name: str, **settings: Any) -> Callable[[F], F
 
 
 def _read_bootstrap(context: click.Context, _parameter: click.Parameter, text: str) -> "BrokerAddresses":
+    """Return the addresses with the connection options, which were parsed before."""
     addresses = importlib.import_module("raftlog.client.addresses")  # other commands do not need the client
     found: BrokerAddresses = addresses.BrokerAddresses(text, **context.meta.get(_CONNECTION, {}))
     return found

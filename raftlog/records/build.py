@@ -127,6 +127,7 @@ def _new_builder(
     base_sequence: int = -1,
     is_transactional: bool = False,
 ) -> DefaultRecordBatchBuilder:
+    """Return an empty builder of the codec, without a limit on size."""
     return DefaultRecordBatchBuilder(
         MAGIC, compression, is_transactional, producer_id, producer_epoch, base_sequence, _NO_LIMIT
     )

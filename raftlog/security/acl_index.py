@@ -135,6 +135,7 @@ class AclIndex:
         relevant = list(self._relevant(principal, host, resource_type))
 
         def is_denied(tables: Iterable[Iterable[list[int]]]) -> bool:
+            """Return whether one of the masks denies the operation."""
             return any(masks[_DENIED] & denying for table in tables for masks in table)
 
         if is_denied((each.literal[WILDCARD],) for each in relevant if WILDCARD in each.literal):
@@ -160,4 +161,5 @@ class AclIndex:
 
 
 def _place_of(acl: Acl) -> int:
+    """Return the index of an entry's mask in the pair of allowed and denied operations."""
     return _DENIED if acl.effect is AclEffect.DENY else _ALLOWED

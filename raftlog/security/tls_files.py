@@ -92,6 +92,7 @@ class ServerTls:
         self._newest, self.period = newest, period
 
     def _use_newest(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+        """Set the newest context on a connection during its handshake."""
         if self._newest is not self.context:
             connection.context = self._newest
 

@@ -185,6 +185,7 @@ class Cluster(NetworkFaults, ClosedAtExit):
         )
 
     def _update_guard(self) -> None:
+        """Send the running processes to the proxy, which kills them if this program ends."""
         if self._guard is not None:
             self._guard.guard(node.pid for node in self.nodes.values() if node.is_running)
 
@@ -269,6 +270,7 @@ class Cluster(NetworkFaults, ClosedAtExit):
             _sleep(until, f"{topic}/{partition} has no leader after {timeout_s:g} s; the nodes name {named}")
 
     def _list_active(self) -> list[ClusterNode]:
+        """Return the nodes that run and are not paused."""
         return [node for node in self.nodes.values() if node.is_running and not node.is_paused]
 
     def _is_ready(self, node: ClusterNode) -> bool:

@@ -122,6 +122,7 @@ class NetworkFaults:
         )
 
     def _running_network(self) -> Network:
+        """Return the proxy; raises `BrokerFailed` for a cluster without one."""
         if self._network is None:
             raise BrokerFailed(_NO_CUTS)
         return self._network

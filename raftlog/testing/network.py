@@ -132,6 +132,7 @@ class Network:
 
 
 def _group_by_conditions(links: Mapping[Link, NetworkConditions]) -> list[tuple[tuple[float, ...], list[Link]]]:
+    """Return the distinct conditions, as tuples, each with its links."""
     kinds: dict[tuple[float, ...], list[Link]] = {}
     for link, conditions in links.items():
         kinds.setdefault(tuple(conditions), []).append(link)

@@ -175,10 +175,12 @@ class BrokerProcess(ClosedAtExit):
         return f"; its log ends:\n{text[-LOG_SHOWN_BYTES:]}" if text else "; its log is empty"
 
     def _read_log(self, start: int) -> str:
+        """Return the text of the log from a position on."""
         size = os.fstat(self._log_file.fileno()).st_size
         return os.pread(self._log_file.fileno(), size - start, start).decode(errors="replace")
 
     def _signal(self, number: signal.Signals) -> None:
+        """Send a signal to the process and its children, if it runs."""
         if self._process is not None and self._process.poll() is None:
             # The process may have exited since `poll`.
             with contextlib.suppress(ProcessLookupError):
@@ -206,6 +208,7 @@ class BrokerProcess(ClosedAtExit):
             self.address = self.ready["http"]
 
     def _kill_unready(self, why: str) -> BrokerNotReady:
+        """Kill the process; return the error to raise."""
         self.kill()
         return BrokerNotReady(f"{self.name} did not start: {why}{self.log_tail()}")
 

@@ -120,6 +120,7 @@ class Proxy:
         """Accept connections to a node on a socket, and forward them under the conditions of their links."""
 
         def accept() -> Side:
+            """Return the protocol of an accepted connection."""
             connection = ProxiedConnection(link_states, identification(), node, target, self._forget)
             self._connections[connection] = None
             return connection.front

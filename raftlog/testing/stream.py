@@ -113,6 +113,7 @@ class ForwardedStream:
             self._receiver.close()
 
     def _discard(self, data: bytes) -> None:
+        """Count bytes that a cut discarded, and set `has_lost`."""
         self.has_lost = True
         self.link_state.counters.dropped_bytes += len(data)
 

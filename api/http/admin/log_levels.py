@@ -88,10 +88,12 @@ class LogLevelHandlers(Handlers):
         event(logger, "log_level_changed", modules=name, to=_level_of(name), expires_s=expires_s or None)
 
     def _restore(self, name: str) -> None:
+        """End an override: set the logger's earlier level."""
         logging.getLogger(name).setLevel(self._overrides.pop(name).before)
         event(logger, "log_level_changed", modules=name, to=_level_of(name), expires_s=None)
 
     def _answer_level(self, name: str) -> web.Response:
+        """Return the answer with a logger's level, and with the time until its override ends."""
         override = self._overrides.get(name)
         timer = override.timer if override is not None else None
         left_s = None if timer is None else max(0, round(timer.when() - asyncio.get_running_loop().time()))

@@ -50,10 +50,12 @@ class ConsoleBrokerHandlers(Handlers):
         self._moves = RecentAnswer(self._find_moves, MOVES_FRESH_S)
 
     async def _find_health(self) -> FoundHealth:
+        """Return the present health of the cluster, with the time of the reading."""
         health = await self._broker.health(deadline=deadline_in(HEALTH_MS))
         return FoundHealth(time.time_ns() // 1_000_000, health)
 
     async def _find_moves(self) -> list[Reconfiguration]:
+        """Return the reassignments in progress."""
         return await self._broker.operations.partitions.reconfigurations(deadline=deadline_in(HEALTH_MS))
 
     @HttpEndpoint("GET /console/api/health", ConsoleHealth, permissions=(*DESCRIBE_CLUSTER, *LISTED_TOPICS))

@@ -117,6 +117,7 @@ class ConsoleGroupHandlers(GroupAnswers):
         return list(await asyncio.gather(*map(sum_one, groups)))
 
     async def _read_lags(self, group: str, visible: Visibility, deadline: Deadline) -> list[LagReport]:
+        """Return the lags of a group in the topics that the caller may see."""
         lags = await self._broker.groups.lag(group, deadline=deadline)
         return [lag for lag in lags if visible.has_topic(lag.topic)]
 

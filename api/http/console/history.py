@@ -123,5 +123,6 @@ def _new_column() -> "array[float]":
 
 
 def _values(column: "array[float]", places: Iterable[int]) -> list[float | None]:
+    """Return the samples at these places of a column, rounded; None for a missing sample."""
     found = (column[place] for place in places)
     return [None if math.isnan(value) else round(value, _DIGITS) for value in found]

@@ -29,13 +29,16 @@ class RecentAnswer(Generic[T]):
         return await asyncio.shield(self._finding)
 
     async def _call(self) -> T:
+        """Call the function that computes the answer."""
         return await self._find()
 
     def _on_done(self, finding: "asyncio.Task[T]") -> None:
+        """Keep a new answer for a while; forget a failed attempt at once."""
         if finding.cancelled() or finding.exception() is not None:
             self._finding = None
         else:
             finding.get_loop().call_later(self._fresh_s, self._drop)
 
     def _drop(self) -> None:
+        """Forget the answer, so that the next call computes it again."""
         self._finding = None

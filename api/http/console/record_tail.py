@@ -118,6 +118,7 @@ class RecordTail:
             await response.write(lines)
 
     def _heartbeat(self) -> bytes:
+        """Return a heartbeat line with the progress of the tail."""
         scan = self._scan
         found = {"next_offset": self._next_offset, "high_watermark": scan.high_watermark, "scanned": scan.scanned}
         return orjson.dumps({"heartbeat": found}) + b"\n"

@@ -66,6 +66,7 @@ class ConsumerOffsetHandlers(GroupAnswers):
         return await self._seek_to("end", request, target)
 
     async def _seek_to(self, edge: str, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Move the positions of the partitions in the body to the `edge`: beginning or end."""
         body = await self._bodies.read(request, PartitionsBody)
         return await self._seek(
             request, target, [ChosenPosition(each, edge=edge) for each in places_of(body.partitions)]

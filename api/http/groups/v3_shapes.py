@@ -119,6 +119,7 @@ class GroupShapes:
         )
 
     def _head(self, kind: str, url: str, group: str, more: str = "") -> dict[str, Any]:
+        """Return the fields that all objects about a group have; `more`: end of the resource name."""
         name = f"crn:///kafka={self._cluster_id}/consumer-group={group}{more}"
         metadata = ResourceMetadata(url, name)
         return {"kind": kind, "metadata": metadata, "cluster_id": self._cluster_id, "group": group}

@@ -67,6 +67,7 @@ class Metrics:
         return await asyncio.shield(self._rendering), "text/plain"
 
     def _forget_rendering(self, _: "asyncio.Task[bytes]") -> None:
+        """Forget the task, so that the next request renders again."""
         self._rendering = None
 
     async def _render(self) -> bytes:

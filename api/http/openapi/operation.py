@@ -128,6 +128,7 @@ def _request_body(kind: Any) -> Json:
 
 
 def _schema(kind: Any) -> Json:
+    """Return the schema of a type, of one of several types, or the given schema."""
     if isinstance(kind, tuple):
         return {"anyOf": [schema_of(each) for each in kind]}
     return kind if isinstance(kind, dict) else schema_of(kind)

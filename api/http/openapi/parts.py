@@ -26,6 +26,7 @@ def obj(properties: Mapping[str, Json], optional: Iterable[str] = (), text: str 
 
 
 def array(items: Json, least: int = 0) -> Json:
+    """Return the schema of an array with at least `least` items."""
     return {"type": "array", "items": items} | ({"minItems": least} if least else {})
 
 
@@ -47,6 +48,7 @@ def integer(low: int | None = 0, high: int | None = INT64_MAX, text: str = "") -
 
 
 def string(text: str = "", **more: Any) -> Json:
+    """Return the schema of a string; `more`: further keywords of JSON Schema."""
     return {"type": "string", **more} | ({"description": text} if text else {})
 
 

@@ -275,6 +275,7 @@ def _as_string(raw: bytes) -> tuple[bytes, str]:
 
 
 def _base64(raw: bytes | None) -> bytes:
+    """Return bytes as a JSON string in base64; null for None."""
     return _NULL if raw is None else b'"' + binascii.b2a_base64(raw, newline=False) + b'"'
 
 

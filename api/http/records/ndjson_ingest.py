@@ -156,6 +156,7 @@ class NdjsonIngest:
         self._appending = self._loop.create_task(self._append(block))
 
     async def _append(self, block: Block) -> list[Share]:
+        """Append a block once `admit` has accepted its size; return the outcome of each partition."""
         await self._admit(block.size_bytes)
         deadline = deadline_in(self._into.timeout_ms)
         return await self._stream.append(block.records, block.named, self._into.acks, deadline)

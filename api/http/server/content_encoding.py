@@ -70,6 +70,7 @@ class ContentDecoder:
         return opened
 
     def _window_bits(self, data: bytes) -> int:
+        """Return zlib's parameter for the encoding; raw deflate is recognized by its first byte."""
         if self._encoding == "gzip":
             return _GZIP
         return _ZLIB if data[0] & 0xF == _ZLIB_METHOD else _DEFLATE

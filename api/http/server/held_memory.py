@@ -91,5 +91,6 @@ class HeldMemory:
 
 
 def _grant(granted: "asyncio.Future[None]") -> None:
+    """Complete the wait of a request for memory, unless it was cancelled."""
     if not granted.done():
         granted.set_result(None)

@@ -117,6 +117,7 @@ class Visibility:
         return self._has(AclResourceType.TRANSACTIONAL_ID, name)
 
     def _has(self, type_: AclResourceType, name: str) -> bool:
+        """Return whether the caller may describe a resource."""
         return self._authorizer.allows(self._caller, AclOperation.DESCRIBE, Resource(type_, name))
 
     def topics(self, names: Iterable[str]) -> list[str]:

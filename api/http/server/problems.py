@@ -60,6 +60,7 @@ def retry_headers(error: BaseException) -> dict[str, str]:
 
 
 def _encode_error(code: int, message: str, outcome: Outcome, **more: Any) -> bytes:
+    """Return the JSON body of an error."""
     if not message.isascii():  # it may hold what a client sent
         message = message.encode("utf-8", "backslashreplace").decode()
     return to_json(ErrorBody(error_code=code, message=message, outcome=outcome, **more))

@@ -138,6 +138,7 @@ class RequestReader:
 
 
 def _check_null(size: int, kind: str, is_nullable: bool) -> None:
+    """Raise `MalformedRequest` unless a negative length means null, and null is allowed."""
     if size != -1:
         raise MalformedRequest(f"length {size}")
     if not is_nullable:

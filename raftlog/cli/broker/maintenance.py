@@ -128,6 +128,7 @@ def _is_over(found: Maintenance) -> bool:
 
 
 def _describe_led(found: Maintenance) -> str:
+    """Return a description of the partitions that the broker still leads."""
     if not found.partitions:
         return "no partitions"
     return f"only the {format_count(found.partitions, 'partition')} that no other broker can lead"

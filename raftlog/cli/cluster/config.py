@@ -35,6 +35,7 @@ def list_settings(verb: OperatorVerb) -> None:
 async def _fetch_values_and_schema(
     client: BrokerClient,
 ) -> tuple[Mapping[str, SettingValue], Mapping[str, SettingDescription]]:
+    """Return the values of all settings, and their descriptions."""
     return await client.admin.cluster_config(), await client.admin.cluster_config_schema()
 
 

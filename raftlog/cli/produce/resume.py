@@ -175,6 +175,7 @@ async def _wait_for_stable_ends(reader: StoredRecords, partitions: int) -> list[
 
 
 def _layout_fields(layout: RecordLayout) -> dict[str, Any]:
+    """Return the layout as fields for the state file."""
     separator = layout.key_separator
     return {**layout._asdict(), "key_separator": None if separator is None else separator.hex()}
 

@@ -57,6 +57,7 @@ def _describe_leaderless(health: ClusterHealth) -> str:
 
 
 def _describe_lacking(lacking: Sequence[str]) -> list[str]:
+    """Return a list with one sentence about partitions that lack replicas; empty without any."""
     if not lacking:
         return []
     shown = ", ".join(lacking[:_NAMES_SHOWN])

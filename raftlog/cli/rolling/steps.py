@@ -224,6 +224,7 @@ class RollingRestart:
         began = time.monotonic()
 
         async def find_missing_leaders() -> str | None:
+            """Return how many of the unit's leaderships are missing; None: none."""
             leaders = await self._cluster.leaders()
             missing = sum(leaders.preferred[node] - leaders.led_by_preferred[node] for node in unit.brokers)
             return f"{missing} partitions are led by others" if missing else None

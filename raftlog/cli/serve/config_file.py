@@ -38,6 +38,7 @@ def config_option(function: F) -> F:
 
 
 def _use_file(context: click.Context, _parameter: click.Parameter, path: str | None) -> None:
+    """Use the values of the file as defaults of the options."""
     if path is not None:
         context.default_map = {**(context.default_map or {}), **read_config(context, path)}
 

@@ -102,6 +102,7 @@ def _format_end(period: CertificatePeriod) -> str:
 
 
 def _signature(tls: ReloadableTls) -> _Signature:
+    """Return a value that changes when one of the files changes."""
     return tuple(map(_signature_of_file, tls.paths))
 
 

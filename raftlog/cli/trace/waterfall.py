@@ -28,6 +28,7 @@ def list_steps(parts: Sequence[BrokerTrace]) -> list[PlacedSpan]:
         children.setdefault(parent, []).append((node_id, span))
 
     def walk(parent: str, depth: int) -> Iterator[PlacedSpan]:
+        """Yield the spans below a parent, each followed by its own children."""
         for node_id, span in sorted(children.pop(parent, ()), key=lambda each: (each[1].begin_us, each[1].name)):
             yield PlacedSpan(depth, node_id, span)
             if depth < _DEPTH_MAX:

@@ -81,6 +81,7 @@ async def run_in_parallel(items: Sequence[Item], work: Callable[[Item], Awaitabl
     left = iter(enumerate(items))
 
     async def take() -> None:
+        """Process one item after the other until none is left."""
         for number, item in left:
             results[number] = await work(item)
             await asyncio.sleep(0)

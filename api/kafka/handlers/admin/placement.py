@@ -108,6 +108,7 @@ class PlacementRequests:
         """Return the state of the topics that exist, with the leaders that their partitions report."""
 
         async def describe(topic: str) -> TopicState | None:
+            """Return the state of a topic; None if it does not exist."""
             try:
                 return await self._broker.describe_topic(topic, deadline=deadline)
             except errors.UnknownTopic:

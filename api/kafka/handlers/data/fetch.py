@@ -191,6 +191,7 @@ def _distinct(topics: Topics) -> Topics:
 
 
 def _put_all(session: FetchSession, topics: Topics) -> None:
+    """Add the partitions of a request to a session."""
     for topic, rows in topics:
         session.topics.add(topic)
         for row in rows:
@@ -198,10 +199,12 @@ def _put_all(session: FetchSession, topics: Topics) -> None:
 
 
 def _denied(partition: int) -> AnsweredPartition:
+    """Return the row of a partition that the caller may not read."""
     return AnsweredPartition(partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED, _UNKNOWN, _UNKNOWN, ())
 
 
 def _answered(partition: int, fetched: FetchedPartition) -> AnsweredPartition:
+    """Return the row of a partition with the fetched batches, or with an error."""
     batches, watermark, start, error, stable, aborted = fetched
     code = ErrorCode.NONE if error is None else code_of(error)
     return AnsweredPartition(partition, code, watermark, start, batches, stable, aborted)
@@ -216,6 +219,7 @@ def _by_topic(news: Iterable[tuple[PartitionFetch, FetchedPartition]]) -> Answer
 
 
 def _session_error(code: ErrorCode, message: PartitionsRequest) -> FetchAnswer:
+    """Return an answer that has only an error code."""
     return FetchAnswer(code, message.isolation_level == _READ_COMMITTED, ())
 
 

@@ -153,6 +153,7 @@ class OffsetsHandler:
         )
 
     async def _delete(self, topic: str, number: int, offset: int, deadline: Deadline) -> int:
+        """Delete the records below an offset (-1: the last stable one); return the new log start offset."""
         before = None if offset == HIGH_WATERMARK else offset
         return await self._reads.delete_before(topic, number, before, deadline)
 
