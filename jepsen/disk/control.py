@@ -15,13 +15,13 @@ _COUNTERS: Final = (
     *("written_back", "strangers", "reported_full"),
 )
 _AT: Final = {name: 8 + 8 * at for at, name in enumerate((*_FAULTS, *_COUNTERS))}
-_BEYOND_AT: Final = 8 + 8 * len(_AT)
-_BEYOND_BYTES: Final = 64
-_BYTES: Final = _BEYOND_AT + _BEYOND_BYTES
+_CALL_AT: Final = 8 + 8 * len(_AT)
+_CALL_BYTES: Final = 64
+_BYTES: Final = _CALL_AT + _CALL_BYTES
 
 
 class DiskCounters(NamedTuple):
-    """Counts of the disk's syncs, writes and injected faults since the last launch, or some other moment."""
+    """Counts of the disk's syncs, writes and injected faults since the node's last launch, or since another reading."""
 
     syncs: int
     """Syncs of files and directories below the data directory, or of its whole file system."""
@@ -39,7 +39,7 @@ class DiskCounters(NamedTuple):
     """Number of queries for free space answered with none; a broker that queries it first has no refused writes."""
 
     def since(self, before: "DiskCounters") -> "DiskCounters":
-        """Return the difference to `before`; all counts if the node was launched since then."""
+        """Return the counts since `before` was read; all counts since the last launch if that was later."""
         more = DiskCounters(*(now - then for now, then in zip(self, before, strict=True)))
         return self if min(more) < 0 else more
 
@@ -58,13 +58,16 @@ class DiskControl:
         self._memory[:] = _MAGIC.ljust(_BYTES, b"\0")
 
     def set(self, fault: str, value: int) -> None:
+        """Set a fault of `struct control`, such as `sync_delay_ns`, to a value; 0 ends the fault."""
         assert fault in _FAULTS, fault
         struct.pack_into("q", self._memory, _AT[fault], value)
 
     def get(self, name: str) -> int:
+        """Return the present value of a fault or counter in the shared memory."""
         return int(struct.unpack_from("q", self._memory, _AT[name])[0])
 
     def counters(self) -> DiskCounters:
+        """Return all counters since the last `reset`; times in milliseconds."""
         return DiskCounters(
             syncs=self.get("syncs"),
             delayed=self.get("delayed"),
@@ -77,10 +80,10 @@ class DiskControl:
         )
 
     def describe_bypass(self) -> str | None:
-        """Return a description of calls that bypassed the shim; None without any.
+        """Return a description of system calls or processes that bypassed the shim; None without any.
 
-        After such calls the durable state is unknown."""
-        beyond = self._memory[_BEYOND_AT : _BEYOND_AT + _BEYOND_BYTES].rstrip(b"\0").decode()
-        if beyond:
-            return f"the process called {beyond}"
+        After a bypass the durable state is unknown."""
+        unsupported_call = self._memory[_CALL_AT : _CALL_AT + _CALL_BYTES].rstrip(b"\0").decode()
+        if unsupported_call:
+            return f"the process called {unsupported_call}"
         return f"{strangers} more processes wrote to its files" if (strangers := self.get("strangers")) else None

@@ -33,28 +33,28 @@ class NodeDisk:
         self._control = DiskControl(self._state / "control")
 
     def environment(self) -> dict[str, str]:
-        """Return the environment for the next launch, which begins without faults and with counters at zero.
+        """Switch all faults off, reset the counters, and return the environment variables for the node's next launch.
 
         Raises `CannotBeBuilt`."""
         self._data.mkdir(parents=True, exist_ok=True)  # the disk may have been wiped
         self._control.reset()
-        found = {
+        variables = {
             "LD_PRELOAD": str(library()),
             "JEPSEN_DISK_DATA": str(self._data),
             "JEPSEN_DISK_STATE": str(self._state),
         }
-        return found | ({"JEPSEN_DISK_NO_SYNC": "1"} if self._removes_syncs else {})
+        return variables | ({"JEPSEN_DISK_NO_SYNC": "1"} if self._removes_syncs else {})
 
     def lose_power(self, random: Random, torn: bool = True) -> str:
-        """Simulate a power loss and describe its effect on the files; the process and its children must have ended.
+        """Simulate a power loss and return a description of its effect; the process and its children must have ended.
 
-        Returns an empty string when no write of the node is known: then it was an ordinary crash."""
+        Returns an empty string if the shim recorded no write of the node; then the power loss equals a crash."""
         has_written = self._memory.exists()
         lost = self.lose_unsynced(random, torn)
         return str(lost) if has_written else ""
 
     def lose_unsynced(self, random: Random, torn: bool = True) -> LossCounts:
-        """Simulate a power loss and return its effect in numbers."""
+        """Simulate a power loss and return the numbers of lost pages, sizes and names."""
         self._assert_memory_unused()
         bypass = self._control.describe_bypass()
         assert bypass is None, f"the durable part of {self._data} is unknown: {bypass}"
@@ -69,7 +69,7 @@ class NodeDisk:
         self._unlinked.mkdir()
 
     def _assert_memory_unused(self) -> None:
-        """Assert that no process holds the shared memory; the kernel releases it when its owner's last thread ends."""
+        """Assert that no process owns the shared memory: the kernel releases a lock on it when the owner has ended."""
         if not self._memory.exists():
             return
         with self._memory.open("rb") as file:
@@ -79,7 +79,7 @@ class NodeDisk:
                 raise AssertionError(f"a process still writes to {self._data}") from None
 
     def slow_syncs(self, seconds: float) -> None:
-        """Delay every sync by `seconds`, including syncs that are being delayed already; 0 ends the fault."""
+        """Delay each sync by `seconds`, also those that are already waiting; 0 ends the fault."""
         self._control.set("sync_delay_ns", round(seconds * 1e9))
 
     def fail_syncs(self, count: int) -> None:
@@ -101,4 +101,5 @@ class NodeDisk:
         self._control.set("stall_ns", round(seconds * 1e9))
 
     def read_counters(self) -> DiskCounters:
+        """Return the disk's counters since the node's last launch."""
         return self._control.counters()

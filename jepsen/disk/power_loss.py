@@ -59,6 +59,7 @@ class _Tree:
         self._walk(self.root, root)
 
     def _walk(self, inode: int, directory: Path) -> None:
+        """Add a directory, given by its inode and path, and all its content."""
         entries = self.entries[inode] = {}
         self.paths[inode] = directory
         for entry in sorted(os.scandir(directory), key=lambda entry: entry.name):
@@ -69,6 +70,7 @@ class _Tree:
                 self.paths[entry.inode()] = Path(entry.path)
 
     def undo(self, operation: Operation) -> None:
+        """Restore the former files of the names that the operation changed."""
         for directory, before, name in reversed(operation.changes):
             entries = self.entries.setdefault(directory, {})
             entries.pop(name, None)
@@ -86,7 +88,7 @@ class _Tree:
 
 
 def _lose_names(data_dir: Path, unlinked: Path, operations: list[Operation], random: Random) -> int:
-    """Undo operations on names that do not survive, and return their number."""
+    """Undo a random part of the operations on names; return the number of undone operations."""
     undone = _draw_lost(operations, random)
     if undone:
         tree, unlinked_tree = _Tree(data_dir), _Tree(unlinked)
@@ -138,7 +140,7 @@ def _lose_content(path: Path, file: File, random: Random, torn: bool) -> tuple[i
 
 
 def _surviving_size(durable: int | None, written: int, random: Random, torn: bool, keeps_all: bool) -> int:
-    """Return the size that survives; a file that grew may also have grown by some of its pages."""
+    """Return the file's size after the power loss; a file that grew may keep a part of the growth, in whole pages."""
     if durable is None:
         return written
     if not torn:

@@ -42,6 +42,7 @@ def unsupported_reason() -> str | None:
 
 
 def _cache() -> Path:
+    """Return the directory for compiled shims in the user's cache."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "raftlog-jepsen"
 

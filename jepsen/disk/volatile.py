@@ -41,13 +41,14 @@ class Change(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """Changes of one directory, or of the two names of a rename."""
+    """Change of one name in a directory, or of the two names of a rename; `sequence` counts operations from 1."""
 
     sequence: int
     changes: tuple[Change, ...]
 
     @property
     def directories(self) -> list[int]:
+        """Inodes of the changed directories, each once."""
         return list(dict.fromkeys(change.directory for change in self.changes))
 
 
@@ -61,7 +62,7 @@ class Volatile(NamedTuple):
 
 
 def read_volatile(path: Path) -> Volatile:
-    """Return the volatile state at the end of a process; an empty one if no process has written yet."""
+    """Return the volatile state at the end of a process; an empty state if no process has written yet."""
     if not path.exists() or not path.stat().st_size:
         return Volatile({}, [])
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as memory:
@@ -73,9 +74,10 @@ def read_volatile(path: Path) -> Volatile:
 
 
 def _read_files(memory: mmap.mmap, at: int, count: int, images_at: int) -> dict[int, File]:
-    """Return the pages of each file that are not durable.
+    """Return, by inode, each file with unsynced changes: its durable size and its changed pages.
 
-    Of several contents of a page the oldest is the durable one, and the newest decides whether a sync may save it."""
+    A page may have several slots. The oldest slot has the durable content; the newest slot decides whether a later
+    sync can make the present content durable."""
     slots = [(number, *_SLOT.unpack_from(memory, at + number * _SLOT.size)) for number in range(count)]
     sizes: dict[int, int] = {}
     pages: defaultdict[int, dict[int, Page]] = defaultdict(dict)
@@ -94,16 +96,18 @@ def _read_files(memory: mmap.mmap, at: int, count: int, images_at: int) -> dict[
 
 
 def _read_operations(memory: mmap.mmap, at: int, count: int) -> list[Operation]:
+    """Return the operations that are not durable, oldest first, from a table of `count` rows at position `at`."""
     operations = []
     for start in range(at, at + count * (bytes_each := _OP.size + 2 * _CHANGE.size), bytes_each):
         sequence, changes, _, _ = _OP.unpack_from(memory, start)
         if sequence:
-            places = (start + _OP.size + number * _CHANGE.size for number in range(changes))
-            found = tuple(_read_change(memory, place) for place in places)
+            positions = (start + _OP.size + number * _CHANGE.size for number in range(changes))
+            found = tuple(_read_change(memory, position) for position in positions)
             operations.append(Operation(sequence, found))
     return sorted(operations)
 
 
 def _read_change(memory: mmap.mmap, at: int) -> Change:
+    """Return the changed directory entry that is stored at position `at`."""
     directory, before, name = _CHANGE.unpack_from(memory, at)
     return Change(directory, before, name.split(b"\0", 1)[0].decode(errors="surrogateescape"))

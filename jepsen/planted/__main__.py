@@ -86,7 +86,9 @@ def _check_arguments(unsuitable: set[str], *, is_real: bool) -> None:
 
 
 def hunt_in_process(name: str, first: int, seeds: int) -> dict[str, Any]:
-    """Run `hunt` in a new interpreter, without assertions. Raises `CalledProcessError` when it fails."""
+    """Run `hunt` in a new interpreter without assertions, and return its result.
+
+    Raises `CalledProcessError` when it fails."""
     command = (sys.executable, "-O", "-m", "jepsen.planted.hunt", name, str(first), str(seeds))
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603 - our own module
     found: dict[str, Any] = json.loads(done.stdout)
@@ -94,6 +96,7 @@ def hunt_in_process(name: str, first: int, seeds: int) -> dict[str, Any]:
 
 
 def _table(found: list[dict[str, Any]]) -> Table:
+    """Return a table with a row per bug: the seed and the property that detected it, or the other failures."""
     table = Table("bug", "found by seed", "property")
     for each in found:
         seed = each["seed"]

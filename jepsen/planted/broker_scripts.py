@@ -58,13 +58,14 @@ def kill_quiesced_leader(stage: Stage) -> None:
 
 
 class _Numbered:
-    """Idempotent producer that sends one record at a time, to the first partition of the script's own topic."""
+    """Idempotent producer that sends one record per request, to the first partition of the script's own topic."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage, self.own = stage, OwnTopic(stage, {})
         self.producer: dict[str, Any] = {}
 
         def has_id() -> bool:
+            """Request a producer id from the first node; return whether it was granted."""
             status, answer = stage.ask(stage.nodes[0], "/producers", "POST", {})
             self.producer = answer if status == 200 else {}
             return status == 200
@@ -72,13 +73,13 @@ class _Numbered:
         stage.wait_until(has_id, "a producer has an id", WRITTEN_S_MAX)
 
     def send(self, node: int, sequence: int, value: str, timeout_ms: int = 1500) -> tuple[int, Any]:
-        """Send a numbered record; the same arguments send the same record again."""
+        """Send one record with a sequence; return status and answer. The same arguments send the same record again."""
         body = {**self.producer, "sequence": sequence, "records": [{"value": value}]}
         return self._stage.ask(node, f"{partition_path(self.own.place)}?timeout={timeout_ms}", "POST", body)
 
 
 def retry_late(stage: Stage) -> None:
-    """Retry a record after a trim of it and a change of leader; the answer must be the first one."""
+    """Retry a record after its trim and a change of leader; the answer must be that of the first request."""
     numbered = _Numbered(stage)
     own = numbered.own
     node = stage.nodes[0]
@@ -102,8 +103,8 @@ def retry_late(stage: Stage) -> None:
 def retry_at_isolated_leader(stage: Stage) -> None:
     """Retry a record at an isolated leader, which cannot commit the original; acknowledged records must stay.
 
-    The leader takes one record of the producer first: for an unknown producer id it would query the controller, which
-    an isolated leader cannot reach."""
+    The leader first accepts another record of the producer. Without that, the leader would query the controller for
+    the unknown producer id, and an isolated leader cannot reach the controller."""
     numbered = _Numbered(stage)
     place, first = numbered.own.place, stage.nodes[0]
     stage.wait_until(lambda: numbered.own.write(first)[0] == 200, "a record is taken", WRITTEN_S_MAX)
@@ -181,9 +182,10 @@ def compact_to_newest_values(stage: Stage) -> None:
     keys = [f"key-{number}" for number in range(KEYS)]
     value = "x" * VALUE_BYTES
 
-    def write(some: Sequence[str]) -> None:
+    def write(some_keys: Sequence[str]) -> None:
+        """Write a record with each of these keys, with retries until the write is acknowledged."""
         stage.wait_until(
-            lambda: own.write_values(stage.nodes[0], [value] * len(some), keys=some)[0] == 200,
+            lambda: own.write_values(stage.nodes[0], [value] * len(some_keys), keys=some_keys)[0] == 200,
             "records are taken",
             WRITTEN_S_MAX,
         )
@@ -193,6 +195,7 @@ def compact_to_newest_values(stage: Stage) -> None:
     end = wait_for_end(stage, stage.nodes[0], own.place)
 
     def is_compacted() -> bool:
+        """Write the last key again; return whether all nodes have compacted the log beyond `end`."""
         write(keys[-1:] * KEYS_AT_ONCE)
         return all(_compacted_to(stage, node, own.place) > end for node in stage.nodes)
 
@@ -220,6 +223,7 @@ def check_broadcasts_end(stage: Stage) -> None:
     stage.wait_served()
 
     def are_sent() -> bool:
+        """Return whether no node has pending gossip broadcasts; false if a node does not answer."""
         with contextlib.suppress(OSError):
             return all(
                 read_metrics(stage.system.addresses[node])["raftlog_gossip_broadcasts"] == 0 for node in stage.nodes
@@ -291,6 +295,7 @@ def damage_old_records(stage: Stage) -> None:
     hand_over = f"/v1/partitions/kafka/{own.place.topic}/{own.place.partition}/transfer_leadership?target={victim}"
 
     def leads() -> bool:
+        """Return whether the victim leads the partition; otherwise request a leadership transfer to the victim."""
         if stage.system.leader(own.place) == victim:
             return True
         stage.ask(victim, hand_over, "POST")

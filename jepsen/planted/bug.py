@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 
 class PlantedBug(NamedTuple):
-    """Planted bug; `plant` changes the product in this process, which cannot be undone."""
+    """Planted bug; `plant` changes the product's code in this process, and the change cannot be undone."""
 
     name: str
     breaks: str

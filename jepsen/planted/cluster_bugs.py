@@ -36,6 +36,7 @@ def route_to_deposed_leader() -> None:
         here: Callable[[Replica], Awaitable[Any]],
         there: Callable[[NodeId], Awaitable[Any]],
     ) -> Any:
+        """Call `here` or `there` for the partition's first known leader; if it is unreachable, route as usual."""
         leader, replica = self.leader_of(partition), partition.replica
         asked = leader if leader is None else first.setdefault((id(self), partition.group_id), leader)
         if asked == self.me and replica is not None:
@@ -45,15 +46,17 @@ def route_to_deposed_leader() -> None:
         return await there(asked)
 
     def readable_end(self: Replica, offset: int | None = None) -> Offset:
+        """Return the high watermark, without checking that this replica still leads."""
         return self.group.high_watermark
 
-    async def confirm_any(self: Replica, deadline: Deadline) -> None:
-        return None
+    async def confirm_without_quorum(self: Replica, deadline: Deadline) -> None:
+        """Confirm the leadership without asking other replicas."""
+        return
 
     replace_method(PartitionRouter, "call", call_first_leader)
     replace_method(Replica, "readable_end", readable_end)
-    replace_method(Replica, "_wait_for_own_term", confirm_any)
-    replace_method(Replica, "_confirm", confirm_any)
+    replace_method(Replica, "_wait_for_own_term", confirm_without_quorum)
+    replace_method(Replica, "_confirm", confirm_without_quorum)
 
 
 def bootstrap_group_again() -> None:
@@ -61,6 +64,7 @@ def bootstrap_group_again() -> None:
     open_groups = opening.open_groups
 
     def open_controller(disk: Disk, data_dir: str, fold: Fold, config: DriverConfig) -> Sequence[OpenedGroup]:
+        """Open all groups, and return only those below `.raftlog`, such as the controller."""
         opened = open_groups(disk, data_dir, fold, config)
         return [group for group in opened if group.path.startswith(f"{data_dir}/.raftlog/")]
 
@@ -72,6 +76,7 @@ def answer_before_commit() -> None:
     append = Replica.append
 
     def answer_early(self: Replica, batches: Sequence[bytearray], acks: Acks) -> "asyncio.Future[ReplicaAppended]":
+        """Append, and let a new leader answer as if `acks` were 1."""
         core = self.group.core
         is_new = core.role is Role.LEADER and not core.has_own_term_commit
         return append(self, batches, 1 if acks == ALL and is_new else acks)
@@ -84,6 +89,7 @@ def resurrect_deleted_topic() -> None:
     attach, is_deleted = Assignments._attach, Assignments._is_deleted
 
     def attach_by_name(self: Assignments) -> None:
+        """Attach partitions without a replica to old Raft groups in the directories of their names, then the others."""
         paths = {group.path: group for group in self._node.driver.groups.values()}
         for topic in self._topics:
             for partition in topic.partitions:
@@ -93,12 +99,13 @@ def resurrect_deleted_topic() -> None:
                     self.replicas[old.key] = partition.replica = replica
         attach(self)
 
-    def is_nameless(self: Assignments, group: PartitionReplica) -> bool:
+    def is_deleted_and_unnamed(self: Assignments, group: PartitionReplica) -> bool:
+        """Return whether the group is deleted and its directory has the name of no present partition."""
         taken = {self._path(topic, each.number) for topic in self._topics for each in topic.partitions}
         return group.path not in taken and is_deleted(self, group)
 
     replace_method(Assignments, "_attach", attach_by_name)
-    replace_method(Assignments, "_is_deleted", is_nameless)
+    replace_method(Assignments, "_is_deleted", is_deleted_and_unnamed)
 
 
 def found_without_all_seeds() -> None:
@@ -106,6 +113,7 @@ def found_without_all_seeds() -> None:
     can_create_record = FirstStart._can_create_record
 
     def can_create_record_now(self: FirstStart, views: dict[str, StartView | None]) -> bool:
+        """Decide by the views of the reachable seeds only."""
         return can_create_record(self, {address: view for address, view in views.items() if view is not None})
 
     replace_method(FirstStart, "_can_create_record", can_create_record_now)

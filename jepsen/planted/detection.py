@@ -45,6 +45,7 @@ class PlantedOptions(RunOptions):
 
     @classmethod
     def of(cls, scenario: Scenario, bug: str, detected_by: Sequence[str], seed: int) -> Self:
+        """Return the options of a run of this scenario and seed; an empty `bug` stands for brokers without a bug."""
         options = cls._make(scenario.options(seed))
         if bug:
             options = options._replace(recovery_s=RECOVERY_S)
@@ -52,14 +53,17 @@ class PlantedOptions(RunOptions):
         return options
 
     def is_enough(self, findings: Sequence[Finding]) -> bool:
+        """Return whether one of the findings detects the bug, so that the script can stop."""
         return any(finding.kind in self.detected_by for finding in findings)
 
     @property
     def command(self) -> str:
+        """Command that repeats the run."""
         return f"python -m jepsen.planted --real {self.bug} --seed {self.seed}"
 
     @property
     def name(self) -> str:
+        """Name of the run's directory in the store."""
         return f"{self.bug or 'sound'}-{self.scenario}-seed{self.seed}"
 
 
@@ -78,7 +82,7 @@ class PlayedRun(NamedTuple):
 
     @property
     def is_right(self) -> bool:
-        """Whether the run was detected with a bug, or valid without."""
+        """Whether the bug was detected; in a run without a bug, whether the verdict is valid."""
         return bool(self.by) if self.bug else self.verdict == "valid"
 
 
@@ -135,6 +139,10 @@ def play_sound(scenario: Scenario, store: Path, seed: int | None = None) -> Play
 
 
 def _play_run(scenario: Scenario, bug: str, kinds: Sequence[str], parent: Path, seed: int | None) -> PlayedRun:
+    """Run brokers once in a scenario, with a bug unless `bug` is empty, and return the result.
+
+    Findings of `kinds` detect the bug. `parent` is the directory of the stored runs. Without a seed a random one is
+    drawn. Raises `KeyboardInterrupt` if the run was interrupted."""
     options = PlantedOptions.of(scenario, bug, kinds, secrets.randbelow(1 << 31) if seed is None else seed)
     with exit_on_store_error(parent):
         store = Store(parent, options)

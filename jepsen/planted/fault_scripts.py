@@ -31,6 +31,7 @@ def lose_data_of_one(
     `slow_syncs` applies to that node while records are acknowledged."""
 
     def play(stage: Stage) -> None:
+        """Run the script on the stage's brokers."""
         copied = _copy_follower_disk(stage) if shape == "stale" else None
         leader = stage.leader()
         victim = copied.fault.nodes[0] if copied else stage.others(leader)[0]
@@ -72,6 +73,7 @@ class Elections:
         self._before = {node: self._count(node) for node in stage.nodes}
 
     def _count(self, node: int) -> int:
+        """Return how many elections of the first partition the node's log reports as won."""
         group = f'"group": "{self._stage.places[0]}"'
         lines = self._stage.brokers.nodes[node].log_text().splitlines()
         return sum('"leader_elected"' in line and group in line for line in lines)
@@ -88,10 +90,10 @@ class Elections:
 
 
 def isolate_new_leader(stage: Stage) -> None:
-    """Isolate a new leader before it has committed anything, until the end.
+    """Isolate a new leader before it has committed anything, and kill it before the isolation ends.
 
-    Messages are delayed so that there is time for this; the leader never returns with the entries that it has received.
-    """
+    Messages are delayed, so that the isolation can begin in time. The killed leader returns only after another one
+    is elected."""
     for _ in range(2):
         old = stage.leader()
         delay = stage.begin("packet", *stage.nodes, shape="delay", links=all_links(stage.nodes))

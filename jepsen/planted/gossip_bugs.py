@@ -17,7 +17,7 @@ def never_refute() -> None:
     """Ignore suspicions of the local member instead of refuting them."""
 
     def ignore_claim(self: MembershipView, claim: Claim, now: float) -> None:
-        """Ignore the claim."""
+        """Ignore a claim about the local member."""
 
     replace_method(MembershipView, "_handle_claim_about_me", ignore_claim)
 
@@ -27,6 +27,7 @@ def ignore_incarnations() -> None:
     find_verdict = states.find_verdict
 
     def accept_as_newer(known: GossipMember | None, claim: Claim) -> Verdict:
+        """Return the claimed state for a claim of an older incarnation of the same disk; otherwise decide as usual."""
         if (
             known is not None
             and compare_incarnations(known, claim) is Order.OLDER
@@ -42,8 +43,8 @@ def retransmit_without_end() -> None:
     """Retransmit each broadcast a hundred times as often as allowed."""
     take = Broadcasts.take
 
-    def take_without_limit(self: Broadcasts, room: int, times_max: int, besides: NodeId | None = None) -> list[Claim]:
-        return take(self, room, 100 * times_max, besides)
+    def take_without_limit(self: Broadcasts, room: int, times_max: int, excluded: NodeId | None = None) -> list[Claim]:
+        return take(self, room, 100 * times_max, excluded)
 
     replace_method(Broadcasts, "take", take_without_limit)
 
@@ -52,8 +53,8 @@ def overfill_datagrams() -> None:
     """Put all pending claims into each datagram."""
     take = Broadcasts.take
 
-    def take_all(self: Broadcasts, room: int, times_max: int, besides: NodeId | None = None) -> list[Claim]:
-        return take(self, 1 << 30, times_max, besides)
+    def take_all(self: Broadcasts, room: int, times_max: int, excluded: NodeId | None = None) -> list[Claim]:
+        return take(self, 1 << 30, times_max, excluded)
 
     replace_method(Broadcasts, "take", take_all)
 
@@ -62,6 +63,7 @@ def leave_outdated_claims() -> None:
     """Do not correct the sender of an outdated claim about the local member."""
 
     def ignore_outdated(self: Swim, claim: Claim, _sender: Sender, now: float) -> None:
+        """Pass the claim to the view without answering its sender."""
         self._view.handle_claim(claim, now)
 
     replace_method(Swim, "_handle_claim", ignore_outdated)

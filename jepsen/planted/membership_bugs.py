@@ -8,9 +8,10 @@ from raftlog.types import Index
 
 
 def begin_two_changes() -> None:
-    """Begin a second configuration change before the first is finished, based on the older configuration."""
+    """Begin a configuration change while another one is pending, based on the configuration before that one."""
 
-    def propose(self: Leader, change: ConfigurationChange) -> Accepted | RefusedProposal:
+    def propose_at_once(self: Leader, change: ConfigurationChange) -> Accepted | RefusedProposal:
+        """Append the configuration without waiting for a pending change; return the proposal's result."""
         replica = self._replica
         wrong = change_error(change)
         if not self.has_own_term_commit or wrong:
@@ -20,13 +21,14 @@ def begin_two_changes() -> None:
         index = self._append_configuration(plain.begin_change(change, Index(replica.log.last_index + 1)))
         return Accepted(replica.term, index, index)
 
-    replace_method(Leader, "propose_configuration", propose)
+    replace_method(Leader, "propose_configuration", propose_at_once)
 
 
 def leave_joint_early() -> None:
     """Propose the exit from a joint configuration before the joint one is committed."""
 
-    def maybe_leave(self: Leader) -> bool:
+    def leave_uncommitted(self: Leader) -> bool:
+        """Append the exit from a joint configuration, committed or not; return whether there was a joint one."""
         replica = self._replica
         current = replica.configuration
         if not current.is_joint:
@@ -34,4 +36,4 @@ def leave_joint_early() -> None:
         self._append_configuration(current.leave_joint(Index(replica.log.last_index + 1)))
         return True
 
-    replace_method(Leader, "_leave_joint_if_committed", maybe_leave)
+    replace_method(Leader, "_leave_joint_if_committed", leave_uncommitted)

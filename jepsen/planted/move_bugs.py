@@ -24,10 +24,11 @@ from raftlog.types import Index
 
 
 def edit_voters_by_gossip() -> None:
-    """Remove the votes of a dead gossip member from all Raft groups led by a node that receives this state."""
+    """Remove the votes of a member that gossip declares dead, in each Raft group whose leader receives this claim."""
     changed = Gossip._on_change
 
     def drop_dead_members(self: Gossip, change: MemberChange) -> None:
+        """Handle the change as usual; if the member died, remove its vote in all groups that this node leads."""
         changed(self, change)
         if change.after is not MemberState.DEAD or change.before is MemberState.DEAD:
             return
@@ -41,10 +42,11 @@ def edit_voters_by_gossip() -> None:
 
 
 def begin_second_change() -> None:
-    """Begin the next configuration change of a Raft group while one is pending, and accept it in the leader."""
+    """Begin a configuration change of a Raft group while another one is pending; the leader accepts both."""
     begin_two_changes()
 
     def begin_next_change(self: Moves, group: PartitionReplica) -> bool:
+        """Start the next change towards the assigned replicas, even if one is pending; return whether it started."""
         core, wanted = group.core, self._assigned_replicas(group)
         before = core.configuration
         if wanted is None or not core.has_own_term_commit:
@@ -65,13 +67,14 @@ def begin_second_change() -> None:
 
 def leave_joint_on_fail_over() -> None:
     """Leave an inherited joint configuration at once in a new leader, committed or not."""
-    maybe_leave = Leader._leave_joint_if_committed
+    leave_if_committed = Leader._leave_joint_if_committed
 
     def leave_inherited(self: Leader) -> bool:
+        """Leave a joint configuration of an earlier leader at once, its own as usual; return whether it was left."""
         replica = self._replica
         current = replica.configuration
         if not current.is_joint or current.index > self.first_own_index:
-            return maybe_leave(self)
+            return leave_if_committed(self)
         self._append_configuration(current.leave_joint(Index(replica.log.last_index + 1)))
         return True
 
@@ -80,42 +83,51 @@ def leave_joint_on_fail_over() -> None:
 
 def transfer_to_just_promoted() -> None:
     """Give a learner its vote at once, and transfer leadership to it without checking its log."""
-    decide_vote, maybe_leave = election.decide_vote, Leader._leave_joint_if_committed
+    decide_vote, leave_if_committed = election.decide_vote, Leader._leave_joint_if_committed
 
     def all_members(self: Moves, group: PartitionReplica) -> Sequence[ReplicaId]:
+        """Return all members of the group as caught up."""
         return group.core.configuration.all_members()
 
     def leave_and_hand_over(self: Leader) -> bool:
+        """Leave the joint configuration and transfer leadership to the first new voter; return whether it was left."""
         members = self._replica.configuration
         new = [voter for voter in members.voters if members.is_joint and voter not in members.outgoing]
-        has_left = maybe_leave(self)
+        has_left = leave_if_committed(self)
         if has_left and new:
             self.transfer_leadership(new[0])
         return has_left
 
-    def no_reason(replica: RaftReplica, target: ReplicaId, progress: FollowerProgress | None) -> RefusalReason | None:
+    def refuse_only_non_voter(
+        replica: RaftReplica, target: ReplicaId, progress: FollowerProgress | None
+    ) -> RefusalReason | None:
+        """Refuse a transfer only to a replica that is no voter; its log is not checked."""
         return None if target in replica.configuration.voters else RefusalReason.NO_SUCH_VOTER
 
     def request_at_once(self: Transfer, replica: RaftReplica, progress: dict[ReplicaId, FollowerProgress]) -> bool:
+        """Request the target's campaign, however far its log is; return whether there is a target."""
         if self.target is not None:
             replica.send(TimeoutNow(replica.me, self.target, replica.term))
         return self.target is not None
 
     def campaign_on_request(self: Follower, message: TimeoutNow) -> RoleChange:
+        """Campaign at the leader's request without checking the own log."""
         return RoleChange(Role.CANDIDATE, "the leader handed over", is_transfer=True)
 
     def accept_transfer_claim(replica: RaftReplica, request: VoteRequest) -> bool:
+        """Grant a vote of a transfer without comparing logs; decide other votes as usual."""
         if not request.is_transfer or replica.vote not in (None, request.sender):
             return decide_vote(replica, request)
         replica.set_hard_state(replica.term, request.sender)
         return True
 
     def is_eligible(replica: RaftReplica, request: PreVoteRequest | VoteRequest) -> bool:
+        """Return true for every candidate."""
         return True
 
     replace_method(Moves, "_caught_up_members", all_members)
     replace_method(Leader, "_leave_joint_if_committed", leave_and_hand_over)
-    replace_method(leader, "transfer_refusal", no_reason)
+    replace_method(leader, "transfer_refusal", refuse_only_non_voter)
     replace_method(Transfer, "request_campaign_if_caught_up", request_at_once)
     replace_method(Follower, "_HANDLERS", Follower._HANDLERS | {TimeoutNow: campaign_on_request})
     replace_method(election, "decide_vote", accept_transfer_claim)
@@ -127,9 +139,11 @@ def accept_removed_candidates() -> None:
     become, vote_request = RaftCore._become, RaftCore._step_vote_request
 
     def become_at_once(self: RaftCore, wanted: RoleChange) -> None:
+        """Become a candidate at once in place of a pre-candidate."""
         become(self, wanted._replace(role=Role.CANDIDATE) if wanted.role is Role.PRE_CANDIDATE else wanted)
 
     def accept_any_vote_request(self: RaftCore, request: PreVoteRequest | VoteRequest) -> None:
+        """Adopt the later term of a candidate that is no voter, then handle its request as usual."""
         if request.term > self.term and not self.configuration.has_voter(request.sender):
             self._adopt_term(request.term, None)
         vote_request(self, request)

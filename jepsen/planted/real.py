@@ -31,6 +31,7 @@ class RealCase(NamedTuple):
 def _make_scenario(
     name: str, title: str, play: Script, faults: tuple[FaultKind, ...], workload: str = "plain"
 ) -> Scenario:
+    """Return a scenario for planted bugs, with the duration, rate and clients that all of them have."""
     return Scenario(name, title, play, faults, workload, seconds=SECONDS, rate=RATE, clients=CLIENTS)
 
 

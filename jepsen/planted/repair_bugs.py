@@ -23,12 +23,14 @@ def keep_identity_of_wiped_disk() -> None:
     known: dict[tuple[Disk, NodeId], NodeIdentity] = {}
 
     def save_and_remember(self: NodeDirectory, mine: NodeIdentity) -> None:
+        """Save the identity, and remember it outside of the disk."""
         save(self, mine)
         known[self.disk, mine.node_id] = mine
 
     def identify_as_before(
         disk: Disk, path: str, node_id: NodeId, cluster_id: str | None, draw_uuid: Callable[[], UUID]
     ) -> NodeIdentity:
+        """Return the remembered identity with the next boot epoch for a new disk, otherwise the usual one."""
         mine = identify(disk, path, node_id, cluster_id, draw_uuid)
         before = known.get((disk, node_id))
         if before is None or mine.boot_epoch > 1:
@@ -43,6 +45,7 @@ def replace_damaged_journal() -> None:
     """Begin an empty journal over a damaged one under the same identity, without its votes and acknowledgements."""
 
     def begin_anew(directory: NodeDirectory, _why: str, _environment: NodeEnvironment) -> None:
+        """Rename the damaged journal's directory, and save that this identity has no journal yet."""
         journals, mine = internal_path(directory.path, JOURNAL), str(directory.identity.disk_uuid)
         directory.disk.rename(f"{journals}/{mine}", f"{journals}/{mine}-{directory.identity.boot_epoch}")
         directory._save(directory.identity._replace(has_journal=False))
@@ -51,19 +54,21 @@ def replace_damaged_journal() -> None:
 
 
 def accept_stale_disk() -> None:
-    """Skip the comparison with the remembered disk when a peer's process returns."""
+    """Skip the comparison of a returning peer's disk with the last known state of that disk."""
 
     def accept_any(_theirs: Hello, _known: KnownPeer) -> None:
-        return None
+        """Accept the peer's disk without comparing it."""
+        return
 
     replace_method(handshake, "_check_history", accept_any)
 
 
 def drop_bytes_without_room() -> None:
-    """Count as written the data that a full disk did not accept."""
+    """Count data as written that were refused by a full disk."""
     write = GroupLog.write
 
     def write_what_fits(self: GroupLog) -> bool:
+        """Write; discard the data that do not fit, count them as written, and return whether all are."""
         if write(self):
             return True
         for segment in self.segments._dirty:
@@ -79,9 +84,10 @@ def drop_bytes_without_room() -> None:
 def lift_quarantine() -> None:
     """Lift the quarantine without repairing anything."""
 
-    async def run(self: Repair) -> None:
+    async def skip_repair(self: Repair) -> None:
+        """Forget the damage and lift the quarantine at once."""
         group = self._group
         group.damage = None
         group.core.lift_quarantine()
 
-    replace_method(Repair, "run", run)
+    replace_method(Repair, "run", skip_repair)

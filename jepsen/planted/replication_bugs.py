@@ -11,9 +11,10 @@ from raftlog.types import Index
 
 
 def count_leader_unsynced() -> None:
-    """Count the leader's own entries as durable before their sync returned."""
+    """Count the leader's own entries as durable before their sync has returned."""
 
     def quorum_durable(self: Replication) -> Index:
+        """Return the index up to which a quorum has the entries, with the leader's last entry as its own position."""
         own = self._replica.log.last_index
         return Index(
             quorum_value(
@@ -28,7 +29,8 @@ def count_leader_unsynced() -> None:
 def count_follower_unsynced() -> None:
     """Report entries to the leader as durable that the follower has received but not synced."""
 
-    def prepare(self: Follower) -> None:
+    def answer_before_sync(self: Follower) -> None:
+        """Answer the leader, with the last received entry as durable, when the entry is new or an answer is due."""
         replica, leader = self._replica, self.leader
         if leader is None or not (self._sequence or self._is_answer_owed):
             return
@@ -40,13 +42,14 @@ def count_follower_unsynced() -> None:
             )
             replica.send(answer)
 
-    replace_method(Follower, "prepare", prepare)
+    replace_method(Follower, "prepare", answer_before_sync)
 
 
 def commit_old_term() -> None:
     """Commit entries of earlier terms by counting (thesis 3.6.2, figure 3.7)."""
 
-    def commit(self: Leader) -> None:
+    def commit_any_term(self: Leader) -> None:
+        """Commit up to the index that a quorum holds, without checking the term of the entry."""
         replica, replication = self._replica, self.replication
         replication.may_commit = False
         index = replication.quorum_durable()
@@ -55,27 +58,29 @@ def commit_old_term() -> None:
             while self._uncommitted and self._uncommitted[0][0] <= index:
                 self._uncommitted_bytes -= self._uncommitted.popleft()[1]
 
-    replace_method(Leader, "_commit", commit)
+    replace_method(Leader, "_commit", commit_any_term)
 
 
 def cut_matching() -> None:
-    """Replace all entries from the first of an append on, even where they match."""
+    """Cut the log before the first entry of each append, even where the entries match."""
 
-    def take(self: Follower, entries: tuple[Entry, ...], message: AppendRequest) -> bool:
+    def cut_and_append(self: Follower, entries: tuple[Entry, ...], message: AppendRequest) -> bool:
+        """Cut the log before the first entry, append all entries, and return true."""
         replica = self._replica
         if entries[0].index <= replica.log.last_index:
             replica.cut_to(Index(entries[0].index - 1))
         replica.append(entries)
         return True
 
-    replace_method(Follower, "_append_missing", take)
+    replace_method(Follower, "_append_missing", cut_and_append)
 
 
 def accept_gap() -> None:
     """Accept an append that begins beyond the end of the log, ignoring the missing entries."""
     handle_append = Follower.handle_append
 
-    def handle(self: Follower, message: AppendRequest) -> None:
+    def close_gap(self: Follower, message: AppendRequest) -> None:
+        """Renumber entries beyond the end of the log so that they follow its last entry; then handle the append."""
         last = self._replica.log.last_id
         if message.entries and message.previous.index > last.index:
             moved = tuple(
@@ -85,15 +90,16 @@ def accept_gap() -> None:
             message = message._replace(previous=last, entries=moved)
         handle_append(self, message)
 
-    replace_method(Follower, "handle_append", handle)
-    Follower._HANDLERS[AppendRequest] = handle
+    replace_method(Follower, "handle_append", close_gap)
+    Follower._HANDLERS[AppendRequest] = close_gap
 
 
 def read_without_quorum() -> None:
     """Answer reads in a leader without confirming its leadership."""
 
-    def confirm(self: Leader) -> None:
+    def answer_unconfirmed(self: Leader) -> None:
+        """Answer all waiting reads, as if a majority had answered the newest heartbeat."""
         for read, index in self._reads.confirm(self.replication.sequence):
             self._answer_read(read, index)
 
-    replace_method(Leader, "_answer_confirmed_reads", confirm)
+    replace_method(Leader, "_answer_confirmed_reads", answer_unconfirmed)

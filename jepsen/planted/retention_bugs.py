@@ -22,16 +22,18 @@ def acknowledge_duplicate_early() -> None:
     answer = SequenceCheck._answer
 
     def answer_early(self: SequenceCheck, spots: Any, is_duplicate: bool, acks: Any, copies: int, future: Any) -> None:
+        """Answer a duplicate as if `acks` were 1."""
         answer(self, spots, is_duplicate, 1 if is_duplicate else acks, copies, future)
 
     replace_method(SequenceCheck, "_answer", answer_early)
 
 
 def expire_by_own_clock() -> None:
-    """Expire producers in each replica by its own clock, without an entry in the log."""
+    """Expire producers in each replica by its own clock instead of by an entry of the log."""
     delivered = ProducerState.on_delivered
 
-    def forget_and_deliver(self: ProducerState, first: Index, last: Index) -> None:
+    def deliver_and_expire(self: ProducerState, first: Index, last: Index) -> None:
+        """Apply the entries as usual, then forget producers whose last record is older than `_EXPIRATION_MS`."""
         delivered(self, first, last)
         now_ms = self._group._host.wall_ms()
         kept = {
@@ -41,16 +43,17 @@ def expire_by_own_clock() -> None:
         }
         self.table = ProducerTable(kept)
 
-    replace_method(ProducerState, "on_delivered", forget_and_deliver)
+    replace_method(ProducerState, "on_delivered", deliver_and_expire)
 
 
 def commit_without_fencing() -> None:
     """Accept every offset commit, from any sender in any generation."""
 
-    def check(self: Machine, *_: object, is_transactional: bool = False) -> None:
-        return None
+    def accept_commit(self: Machine, *_: object, is_transactional: bool = False) -> None:
+        """Accept the offset commit without a check."""
+        return
 
-    replace_method(Machine, "check_commit", check)
+    replace_method(Machine, "check_commit", accept_commit)
 
 
 def forget_producers_after_trim() -> None:
@@ -58,6 +61,7 @@ def forget_producers_after_trim() -> None:
     delivered = ProducerState.on_delivered
 
     def deliver_and_forget(self: ProducerState, first: Index, last: Index) -> None:
+        """Apply the entries as usual, then forget producers without a batch above the log start offset."""
         delivered(self, first, last)
         start = self._group.log_start_offset
         kept = {
@@ -73,10 +77,11 @@ def forget_producers_after_trim() -> None:
 def append_after_expiry() -> None:
     """Treat an expired producer id as new, so that its first batch is appended again when it is retried."""
 
-    def contains(self: ExpiredIds, producer_id: int) -> bool:
+    def is_never_expired(self: ExpiredIds, producer_id: int) -> bool:
+        """Return false, as for an id that has not expired."""
         return False
 
-    replace_method(ExpiredIds, "__contains__", contains)
+    replace_method(ExpiredIds, "__contains__", is_never_expired)
 
 
 def keep_expired_ids_in_memory() -> None:
@@ -84,6 +89,7 @@ def keep_expired_ids_in_memory() -> None:
     added_fields = ProducerTable._added_fields
 
     def without_expired(self: ProducerTable, piece: int, producers: list[int]) -> bytes:
+        """Return the snapshot's fields as if no producer id had expired."""
         expired, self.forgotten = self.forgotten, NO_IDS
         fields = added_fields(self, piece, producers)
         self.forgotten = expired
@@ -99,6 +105,7 @@ def drop_newest_value() -> None:
     def drop_first_record(
         self: Compaction, header: BatchHeader, batch: memoryview
     ) -> Generator[CompactionStep, None, list[bool]]:
+        """Return for each record whether it is kept; of several kept ones the first is dropped."""
         found = yield from flags(self, header, batch)
         if sum(found) > 1:
             found[found.index(True)] = False
@@ -112,11 +119,13 @@ def resurrect_key() -> None:
     keys, stays = Compaction._find_keys, Compaction._is_kept
 
     def keys_without_tombstones(batch: memoryview) -> Generator[CompactionStep, None, dict[bytes, int]]:
+        """Return the newest offset of each key of a batch, without keys whose newest record is a tombstone."""
         tombstones = {record.offset for record in read_records(batch) if record.value is None}
         found = yield from keys(batch)
         return {key: offset for key, offset in found.items() if offset not in tombstones}
 
     def drop_tombstones(self: Compaction, record: Record, is_newest: bool) -> bool:
+        """Drop tombstones except at the end of the compacted part; decide for other records as usual."""
         if record.value is None and record.offset < min(self._end, Offset(self._mark - 1)):
             return False
         return stays(self, record, is_newest)

@@ -27,6 +27,7 @@ def replay_out_of_order() -> None:
     seen: dict[int, FoldedGroup] = {}
 
     def set_first(self: FoldedGroup, term: int, vote: RollMember | None) -> str | None:
+        """Set only the first hard state of each group, and ignore the others."""
         if id(self) in seen:
             return None
         seen[id(self)] = self
@@ -38,7 +39,8 @@ def replay_out_of_order() -> None:
 def cut_corrupt() -> None:
     """Treat a damaged entry found by recovery as the end of the log: cut it and all entries behind it."""
 
-    def recover(disk: Disk, path: str, folded: FoldedGroup, fold: Fold | None) -> RecoveredGroup:
+    def recover_and_cut(disk: Disk, path: str, folded: FoldedGroup, fold: Fold | None) -> RecoveredGroup:
+        """Recover the group, cut its log before the first damaged entry, and report no damage."""
         recovered = recover_group(disk, path, folded, fold)
         if not recovered.damage:
             return recovered
@@ -47,7 +49,7 @@ def cut_corrupt() -> None:
             recovered.log.cut_to_index(Index(bad - 1))
         return recovered._replace(damage=(), lost_from=None, voting_position=None, unwritten=())
 
-    replace_method(opening, "recover_group", recover)
+    replace_method(opening, "recover_group", recover_and_cut)
 
 
 def treat_damage_as_torn() -> None:
@@ -56,6 +58,7 @@ def treat_damage_as_torn() -> None:
     def classify_as_torn(
         _path: str, surveys: Sequence[FileSurvey], _follow_chain: list[BlockRun], end: ValidRange
     ) -> None:
+        """Classify all blocks after the valid range, and all damaged ones, as an unfinished write."""
         for survey in surveys:
             for run in survey.runs:
                 if run.end > end.end:
@@ -72,6 +75,7 @@ def overwrite_before_cut() -> None:
     held: dict[Persister, None] = {}
 
     def cut_at_once(self: GroupLog, index: Index) -> bool:
+        """Cut the log, and at once its segment files; return false, as if the files were not affected."""
         if cut_to(self, index):
             self.settle_cut()
             files = self.segments.active.files
@@ -79,16 +83,19 @@ def overwrite_before_cut() -> None:
         return False
 
     def end_turn_with_cut_held(self: Persister) -> None:
+        """End the turn; if there are cuts, hold the journal's flush back for `_CUT_HELD_S`."""
         if self._cuts and self not in held:
             held[self] = None
             asyncio.get_running_loop().call_later(_CUT_HELD_S, release, self)
         end_turn(self)
 
     def flush_unless_held(self: Persister) -> None:
+        """Flush the journal unless a cut is held back."""
         if self not in held:
             flush(self)
 
     def release(persister: Persister) -> None:
+        """End the delay of the persister's flush, and flush."""
         del held[persister]
         flush(persister)
 
@@ -102,6 +109,7 @@ def forget_boundary_term() -> None:
     trim = GroupLog.trim
 
     def trim_and_forget(self: GroupLog, offset: int) -> None:
+        """Trim the log, and set the term of the last deleted entry to 0."""
         trim(self, offset)
         self._boundary = EntryId(self._boundary.index, Term(0))
 

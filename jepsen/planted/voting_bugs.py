@@ -17,6 +17,7 @@ def skip_vote_sync() -> None:
     take = ReadyBuilder.take
 
     def take_and_send(self: ReadyBuilder, role: RoleBehaviour, why: str) -> Ready:
+        """Return the ready with all messages to send now, none after the sync."""
         ready = take(self, role, why)
         return ready._replace(messages_now=ready.messages_now + ready.messages_once_durable, messages_once_durable=())
 
@@ -24,9 +25,10 @@ def skip_vote_sync() -> None:
 
 
 def vote_twice() -> None:
-    """Grant a vote without checking the vote already granted in the term."""
+    """Grant a vote without checking for an earlier vote in the same term."""
 
     def decide_vote(replica: RaftReplica, request: VoteRequest) -> bool:
+        """Grant the vote to any candidate whose log is up to date; return whether it was granted."""
         if not is_at_least_as_up_to_date(request.last, replica.vote_floor):
             return False
         replica.set_hard_state(replica.term, request.sender)
@@ -40,29 +42,33 @@ def skip_pre_vote() -> None:
     become = RaftCore._become
 
     def become_at_once(self: RaftCore, wanted: RoleChange) -> None:
+        """Become a candidate at once in place of a pre-candidate."""
         become(self, wanted._replace(role=Role.CANDIDATE) if wanted.role is Role.PRE_CANDIDATE else wanted)
 
     replace_method(RaftCore, "_become", become_at_once)
 
 
 def refuse_pre_vote_quiesced() -> None:
-    """Refuse pre-votes in a quiesced replica, and wake it only by messages of the leader.
+    """Refuse pre-votes in a quiesced replica; only messages of the leader wake it.
 
-    Refusing pre-votes alone has no effect: a candidate has woken the other replicas before it campaigns, and a silent
-    process wakes its followers as well. So these are disabled too."""
+    To refuse pre-votes alone would have no effect: a candidate wakes the other replicas before it campaigns, and a
+    process that fails wakes its followers. So both wake-ups are switched off."""
     vote_request, step_wake = RaftCore._step_vote_request, RaftCore._step_wake
 
     def refuse_quiesced(self: RaftCore, request: PreVoteRequest | VoteRequest) -> None:
+        """Refuse a pre-vote in a quiesced replica; handle other requests as usual."""
         if self.is_quiesced and isinstance(request, PreVoteRequest):
             election.send_answer(self._replica, request, False)
         else:
             vote_request(self, request)
 
     def stay_quiesced(self: RaftCore, message: Wake | WakeResponse) -> None:
+        """Ignore a wake-up request in a quiesced replica."""
         if not (self.is_quiesced and isinstance(message, Wake)):
             step_wake(self, message)
 
     def ignore_claim(self: RaftCore, node: NodeId, is_alive: bool) -> None:
+        """Record whether a node's process is alive, without waking the replica."""
         self._replica.quiescence.note_process(node, is_alive)
 
     replace_method(RaftCore, "_step_vote_request", refuse_quiesced)
