@@ -124,7 +124,7 @@ def main(
 
 
 def _shape(level: str, **wanted: float | None) -> dict[str, float]:
-    """Return the given options of the gossip level. Raises `UsageError` if another level has one of them."""
+    """Return the options that were given. Raises `UsageError` if the level is not gossip and there are any."""
     shape = {name: value for name, value in wanted.items() if value is not None}
     if shape and level != "gossip":
         raise click.UsageError("--members and --loss are for --level gossip")
@@ -132,6 +132,7 @@ def _shape(level: str, **wanted: float | None) -> dict[str, float]:
 
 
 def _progress(as_json: bool) -> Progress:
+    """Return the progress bar of the seeds, on stderr; it is hidden with `as_json`."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -144,6 +145,7 @@ def _progress(as_json: bool) -> Progress:
 
 
 def _report(outcomes: list[Outcome], seconds: float, as_json: bool) -> None:
+    """Print the figures of all runs and a report of each failed seed, as text or as one JSON object."""
     failures = [outcome for outcome in outcomes if outcome.failure is not None]
     revision = git_revision() if failures else ""
     count = len(outcomes)
@@ -170,6 +172,7 @@ def _report(outcomes: list[Outcome], seconds: float, as_json: bool) -> None:
 
 
 def _digests(outcomes: list[Outcome]) -> dict[str, str]:
+    """Return the digest of each run, by seed."""
     return {str(outcome.seed): outcome.digest for outcome in outcomes}
 
 

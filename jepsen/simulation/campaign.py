@@ -30,7 +30,7 @@ RUNS_PER_PROCESS = 100
 def run_seeds(seeds: Sequence[int], jobs: int, level: str = "driver", **shape: float) -> Iterator[Outcome]:
     """Run the seeds and yield their outcomes; closing the iterator ends the runs under way.
 
-    `shape` has additional keyword arguments of the level's function."""
+    `jobs` is the number of processes, and `shape` has additional keyword arguments of the level's function."""
     run = partial(LEVELS[level], **shape)
     if jobs == 1 or len(seeds) == 1:
         yield from map(run, seeds)

@@ -43,7 +43,7 @@ READ_BACK_MAX: Final = 300
 """Number of the newest entries that are read again after each restart."""
 
 
-def _ignore(_: object) -> None:
+def _ignore_event(_: object) -> None:
     return None
 
 
@@ -93,7 +93,7 @@ class Cluster:
         """Callback that returns whether files of this replica were damaged."""
         self.ambush: Callable[[Moment, Machine], object] | None = None
         """Callback at the moments of replicas; None unless a fault waits for one."""
-        self.on_cut: Callable[[Machine], object] = _ignore
+        self.on_cut: Callable[[Machine], object] = _ignore_event
         """Callback at every cut of a log."""
         self._processes = 0
         self._add_machines()
@@ -105,6 +105,7 @@ class Cluster:
         return generator(self.options.seed, name)
 
     def _add_machines(self) -> None:
+        """Create the nodes, with clocks that differ, and a machine with a disk on each."""
         options, random = self.options, self.random("machines")
         nodes: dict[NodeId, Node] = {}
         for number in range(1, options.nodes + options.spares + 1):
@@ -128,9 +129,11 @@ class Cluster:
     def _connect(
         self, nodes: dict[NodeId, Node], process: Process, watch: Callable[[Sequence[Envelope]], None]
     ) -> SimulatedTransport:
+        """Return a transport for a process; `watch` is called with the messages that it sends."""
         return SimulatedTransport(self.network, process, nodes, streams=self.options.streams, watch=watch)
 
     def _make_plan(self, number: int) -> GroupPlan:
+        """Return the plan of a Raft group, with the first machines as its voters."""
         plan = GroupPlan(number, uuid.UUID(int=self.random(f"group {number}").getrandbits(128), version=4))
         plan.initial = tuple(machine.me for machine in list(self.machines.values())[: self.options.nodes])
         voters = tuple(map(member_of, plan.initial))
@@ -144,14 +147,16 @@ class Cluster:
         return self._processes
 
     def start(self) -> None:
+        """Start a process on every machine."""
         for machine in self.machines.values():
             machine.start()
 
     def close(self) -> None:
+        """Close the loop and unwind all coroutines."""
         self.loop.close()
 
     def break_property(self, name: str, **numbers: object) -> None:
-        """Raise `PropertyBroken`."""
+        """Raise `PropertyBroken` with the property's name and the evidence."""
         raise PropertyBroken(name, numbers)
 
     def _feed(self, op: Op) -> None:
@@ -192,6 +197,9 @@ class Cluster:
     # callbacks of machines
 
     def create_groups(self, machine: Machine, driver: Driver) -> None:
+        """Create the Raft groups that this machine has at the start of the run, each only once.
+
+        See `Watcher`."""
         for plan in self.groups:
             if machine.me in plan.initial and machine.me not in plan.begun:
                 if plan.key not in driver.groups:
@@ -199,6 +207,7 @@ class Cluster:
                 plan.begun.add(machine.me)
 
     def on_open(self, machine: Machine, driver: Driver) -> None:
+        """Check that no replica is missing that has promised anything. See `Watcher`."""
         for plan in self.groups:
             if machine.me in plan.retired or plan.key in driver.groups:
                 continue
@@ -206,6 +215,7 @@ class Cluster:
                 self.break_property("replica-gone", replica=machine, group=plan.partition)
 
     def on_recovery(self, machine: Machine, group: PartitionReplica) -> None:
+        """Check a replica that a process recovered or created, and note it in the timeline. See `Watcher`."""
         plan = self._by_key[group.key]
         log = group.log
         if group.damage is not None and not self.is_damage_expected(machine, plan):
@@ -223,13 +233,14 @@ class Cluster:
             f"{plan.partition}: recovered to {log.last_index}@{group.core.last_id.term} "
             f"in term {group.core.term}{', damaged' if group.damage else ''}"
         )
-        plan.properties.observe_restart(_replica(machine), log, found)
+        plan.properties.observe_restart(_replica_since_start(machine), log, found)
 
     def on_ready(self, machine: Machine, group: PartitionReplica, ready: Ready) -> None:
+        """Check the replica after the driver has executed a Ready, and call the callbacks of faults. See `Watcher`."""
         plan = self._by_key[group.key]
         core = group.core
         now = ReplicaState(core.term, core.role is Role.LEADER, core.configuration, group.high_watermark)
-        plan.properties.observe_ready(_replica(machine), group.log, ready, now)
+        plan.properties.observe_ready(_replica_since_start(machine), group.log, ready, now)
         plan.configurations[machine.me] = core.configuration
         role = ready.role_state
         if role is not None:
@@ -242,6 +253,7 @@ class Cluster:
             self.ambush(moment, machine)
 
     def on_send(self, machine: Machine, envelopes: Sequence[Envelope]) -> None:
+        """Check sent messages before they enter the network, and report granted votes to `ambush`. See `Watcher`."""
         driver = machine.driver
         if driver is None:
             return
@@ -253,12 +265,13 @@ class Cluster:
                     self.ambush(Moment.VOTE, machine)
 
     def on_lost_identity(self, machine: Machine, old: ReplicaId) -> None:
+        """Retire the old replicas of all Raft groups. See `Watcher`."""
         for plan in self.groups:
             plan.retired.add(old)
 
 
 def _moment(ready: Ready, leads: bool) -> Moment | None:
-    """Return the moment that a batch of work makes, the first that applies; None for other work."""
+    """Return the first moment that applies to a Ready of a replica; None if it is no moment for a fault."""
     if ready.cut_to is not None:
         return Moment.CUT
     if ready.role_state is not None and ready.role_state.role is Role.LEADER:
@@ -269,7 +282,7 @@ def _moment(ready: Ready, leads: bool) -> Moment | None:
 
 
 def newest_entries(group: PartitionReplica) -> list[Entry]:
-    """Return the newest readable entries of a log, oldest first."""
+    """Return the newest readable entries of the replica's log, at most `READ_BACK_MAX`, oldest first."""
     log = group.log
     index = max(log.boundary.index + 1, log.last_index - READ_BACK_MAX + 1)
     found: list[Entry] = []
@@ -284,5 +297,5 @@ def newest_entries(group: PartitionReplica) -> list[Entry]:
     return found
 
 
-def _replica(machine: Machine) -> Replica:
+def _replica_since_start(machine: Machine) -> Replica:
     return Replica(machine.me, machine.node.starts)

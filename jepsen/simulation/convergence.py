@@ -75,6 +75,7 @@ class Convergence:
             self.loop.run_for(LOOK_S)
 
     def _groups_without_writes(self, since_ns: int) -> list[str]:
+        """Return a text for each Raft group that has acknowledged no write since `since_ns`."""
         return [
             f"{plan.partition} took no write"
             for plan in self.cluster.groups
@@ -87,12 +88,15 @@ class Convergence:
             damage.machine.call(partial(_scrub, damage.plan))
 
     def _unrepaired_damages(self) -> list[str]:
+        """Return the damaged files that are not repaired yet, as text."""
         return [str(damage.damaged_file) for damage in self.nemesis.fault_budget.open_damages()]
 
     def _pending_operators(self) -> list[str]:
+        """Return the partitions whose operator has not reached its target yet."""
         return [str(operator.plan.partition) for operator in self.nemesis.operators if not operator.is_done()]
 
     def _differing_groups(self) -> list[str]:
+        """Return the partitions whose replicas are not yet equal."""
         return [str(plan.partition) for plan in self.cluster.groups if not self._is_same_everywhere(plan)]
 
     def _is_same_everywhere(self, plan: GroupPlan) -> bool:
@@ -105,7 +109,7 @@ class Convergence:
         return len(members) == len(leader.core.configuration.all_members()) and are_equal(leader, members)
 
     def _members(self, plan: GroupPlan) -> list[tuple[Machine, PartitionReplica]]:
-        """Return the members of the newest Raft configuration of any replica."""
+        """Return the members of the newest Raft configuration of any replica, with their machines."""
         replicas = self.cluster.replicas(plan)
         held = max((group.core.configuration for _, group in replicas), default=Configuration(Index(0), ()))
         return [(machine, group) for machine, group in replicas if held.has_member(machine.me)]
@@ -114,9 +118,12 @@ class Convergence:
         """Read all records from every replica, as clients."""
         for plan in self.cluster.groups:
             for machine, group in self._members(plan):
-                self._drain_one(plan, machine, group)
+                self._drain_replica(plan, machine, group)
 
-    def _drain_one(self, plan: GroupPlan, machine: Machine, group: PartitionReplica) -> None:
+    def _drain_replica(self, plan: GroupPlan, machine: Machine, group: PartitionReplica) -> None:
+        """Read all records of a replica, and record this as a new client's reads.
+
+        Raises `PropertyBroken` if a read returns no record below the high watermark."""
         recorder, process = self.cluster.recorder, self.cluster.new_process()
         offset = group.log_start_offset
         recorder.ok(recorder.invoke(process, ASSIGN, Assign(((plan.partition, offset),))))
@@ -161,4 +168,5 @@ def describe(group: PartitionReplica) -> str:
 
 
 def _scrub(plan: GroupPlan, driver: Driver) -> None:
+    """Read all files of the group's replica in the driver's process."""
     scrub(driver.groups.get(plan.key))

@@ -35,19 +35,23 @@ class Watcher(Protocol):
     """Observer of events on a machine."""
 
     def on_open(self, machine: "Machine", driver: Driver) -> None:
-        """Handle a process that has opened its disk."""
+        """Receive the driver of a process that has opened its disk, before the groups' `on_recovery`."""
         ...
 
     def on_recovery(self, machine: "Machine", group: PartitionReplica) -> None:
-        """Handle a Raft group that a process recovered from its disk, or created."""
+        """Receive a replica that a process recovered from its disk, or created."""
         ...
 
-    def on_ready(self, machine: "Machine", group: PartitionReplica, ready: Ready) -> None: ...
+    def on_ready(self, machine: "Machine", group: PartitionReplica, ready: Ready) -> None:
+        """Receive a Ready of a replica, after the driver has executed it."""
+        ...
 
-    def on_send(self, machine: "Machine", envelopes: Sequence[Envelope]) -> None: ...
+    def on_send(self, machine: "Machine", envelopes: Sequence[Envelope]) -> None:
+        """Receive messages that the machine's process sends, before they enter the network."""
+        ...
 
     def on_lost_identity(self, machine: "Machine", old: ReplicaId) -> None:
-        """Handle the loss of a disk: promises of the old disk uuid are void."""
+        """Receive the identity of a lost disk, whose promises are void; `machine` has the new identity."""
         ...
 
     def create_groups(self, machine: "Machine", driver: Driver) -> None:
@@ -93,6 +97,7 @@ class Machine:
 
     @property
     def name(self) -> str:
+        """Name of the node."""
         return self.node.name
 
     def group(self, key: GroupKey) -> PartitionReplica | None:
@@ -100,7 +105,7 @@ class Machine:
         return None if self.driver is None else self.driver.groups.get(key)
 
     def call(self, callback: Callable[[Driver], object]) -> bool:
-        """Run the callback in the process; return False without a process that has recovered."""
+        """Schedule the callback in the process; return false without a process that has recovered."""
         process, driver = self.node.process, self.driver
         if process is None or driver is None:
             return False
@@ -108,11 +113,13 @@ class Machine:
         return True
 
     def note(self, text: str) -> None:
+        """Add an event of this machine to the timeline."""
         self.loop.note(self.node.name, text)
 
     # life and death
 
     def start(self) -> None:
+        """Start a process, which opens the disk."""
         process = self.node.start()
         self.boot_epoch += 1
         self.disk.process = process
@@ -137,13 +144,14 @@ class Machine:
         self._lose_identity()
 
     def _crash_process(self) -> None:
+        """Kill the process if there is one; the disk is not changed."""
         self.driver = None
         self.disk.process = None
         if self.node.process is not None:
             self.node.crash()
 
     def _open(self, process: Process) -> None:
-        """Start the program in the process."""
+        """Open the driver on the disk, report its groups to the watcher, and start it; end the process on an error."""
         transport = self._connect(process, partial(self._watcher.on_send, self))
         try:
             driver = self._open_driver(transport)
@@ -162,6 +170,7 @@ class Machine:
         driver.start()
 
     def _open_driver(self, transport: SimulatedTransport) -> Driver:
+        """Open the driver; after damage to the journal, with a new disk uuid."""
         try:
             return self._try_open(transport)
         except JournalDamaged as error:
@@ -171,6 +180,7 @@ class Machine:
             return self._try_open(transport)
 
     def _try_open(self, transport: SimulatedTransport) -> Driver:
+        """Open the driver once. Raises `JournalDamaged`, `StorageError`, `Unavailable` or `OSError`."""
         return Driver.open(
             self.disk,
             DATA_DIR,
@@ -184,6 +194,7 @@ class Machine:
         )
 
     def wall_ms(self) -> int:
+        """Return the node's wall clock in milliseconds."""
         return self.node.wall_ns() // 1_000_000
 
     def _give_up(self, process: Process, error: RaftlogError | OSError) -> None:
@@ -192,6 +203,7 @@ class Machine:
         self.loop.call_at_ns(self.loop.now_ns, self._end, process)
 
     def _end(self, process: Process) -> None:
+        """Kill the process unless the node has another one by now."""
         if self.node.process is process:
             self.crash()
 
@@ -205,6 +217,7 @@ class Machine:
         self.disk.sync([], [DATA_DIR, aside])
 
     def _lose_identity(self) -> None:
+        """Give the disk a new uuid, and report the old identity to the watcher."""
         old = self.me
         self.me = ReplicaId(self.node_id, self._new_uuid(self._random))
         self.is_new_disk = True

@@ -29,12 +29,14 @@ class MemoryLog(LogView):
         return EntryId(self.last_index, self.term_at(self.last_index))
 
     def term_at(self, index: Index) -> Term:
+        """Return the term of the entry at an index, or of the boundary."""
         assert self._boundary.index <= index <= self.last_index, (
             f"index {index} outside [{self._boundary.index}, {self.last_index}]"
         )
         return self._boundary.term if index == self._boundary.index else self[index].term
 
     def entries(self, first: Index, max_entries: int, max_bytes: int) -> Sequence[Entry]:
+        """Return entries from `first` on: at most `max_entries`, and as many as fit into `max_bytes`."""
         start = self._position(first)
         return prefix_within_bytes(self._entries[start : start + max_entries], max_bytes)
 
@@ -47,9 +49,11 @@ class MemoryLog(LogView):
         return list(self._entries)
 
     def __getitem__(self, index: Index) -> Entry:
+        """Return the entry at this index, which must be above the boundary."""
         return self._entries[self._position(index)]
 
     def append(self, entries: Sequence[Entry]) -> None:
+        """Append entries; the first must have the index after the last one."""
         if entries:
             assert entries[0].index == self.last_index + 1, f"entry {entries[0].index} after {self.last_index}"
         self._entries.extend(entries)
@@ -76,6 +80,7 @@ class MemoryLog(LogView):
         return tuple(entry.configuration for entry in self._entries if entry.configuration)
 
     def _position(self, index: Index) -> int:
+        """Return the position in the list of the entry at an index."""
         position = index - self._boundary.index - 1
         assert 0 <= position < len(self._entries), f"index {index} outside ({self._boundary.index}, {self.last_index}]"
         return position

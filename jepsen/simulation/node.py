@@ -37,6 +37,7 @@ class State(Enum):
 
 
 def is_dead(process: "Process | None") -> bool:
+    """Return whether this is a process that has crashed; false for None, which stands for the harness."""
     return process is not None and process.state is State.DEAD
 
 
@@ -44,7 +45,9 @@ class Scheduler(Protocol):
     """Interface of the loop that nodes need."""
 
     @property
-    def now_ns(self) -> int: ...
+    def now_ns(self) -> int:
+        """Virtual time since the start of the run, in nanoseconds."""
+        ...
 
     def schedule(self, context: Context, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
         """Schedule the callback in the context for the next turn of the loop."""
@@ -62,7 +65,9 @@ class Scheduler(Protocol):
         """Remove the tasks of a dead process from the loop's tasks."""
         ...
 
-    def note(self, node: str, text: str) -> None: ...
+    def note(self, node: str, text: str) -> None:
+        """Add an event of a node to the timeline."""
+        ...
 
 
 class Process:
@@ -113,9 +118,11 @@ class Node:
         return self.process is not None
 
     def monotonic_ns(self) -> int:
+        """Return the node's monotonic clock, in nanoseconds."""
         return self.clock.local_ns(self.scheduler.now_ns)
 
     def wall_ns(self) -> int:
+        """Return the node's wall clock, in nanoseconds."""
         return self.clock.wall_ns(self.scheduler.now_ns)
 
     def set_drift(self, drift_ppm: int) -> None:
@@ -133,6 +140,7 @@ class Node:
         self._crash_listeners.append(listener)
 
     def start(self) -> Process:
+        """Start a process on the node, which must be down; return it."""
         assert self.process is None, f"{self.name} runs already"
         self.starts += 1
         self.process = Process(self, self.starts)
@@ -151,6 +159,7 @@ class Node:
             listener(process)
 
     def pause(self) -> None:
+        """Pause the running process, as by SIGSTOP."""
         process = self.running_process()
         assert process.state is State.RUNNING, process
         process.state = State.PAUSED
@@ -158,6 +167,7 @@ class Node:
         self.scheduler.note(self.name, "is paused")
 
     def resume(self) -> None:
+        """Resume the paused process and schedule the work that was held back, in order."""
         process = self.running_process()
         assert process.state is State.PAUSED, process
         process.state = State.RUNNING

@@ -42,6 +42,7 @@ class Operator:
         self._removed_ns: dict[ReplicaId, int] = {}
 
     def start(self) -> None:
+        """Schedule the first step after `STEP_NS`."""
         self.cluster.loop.call_at_ns(self.cluster.loop.now_ns + STEP_NS, self._step)
 
     def change_target(self) -> None:
@@ -51,10 +52,12 @@ class Operator:
         count = min(max(count, 2, self.cluster.options.nodes - 1), 5, len(able))
         if count >= 2:
             self.target = tuple(sorted(self.random.sample(able, count)))
-            self.cluster.loop.note("operator", f"{self.plan.partition} shall have nodes {_names(self.target)}")
+            self.cluster.loop.note("operator", f"{self.plan.partition} shall have nodes {_list_nodes(self.target)}")
 
     def is_done(self) -> bool:
-        """Return whether the Raft configuration has exactly the target's nodes as voters, and no learners."""
+        """Return whether the committed Raft configuration has exactly the target's nodes as voters, and no learners.
+
+        Also false without a leader, or while removed replicas are not deleted."""
         found = self.cluster.leader(self.plan)
         if found is None:
             return False
@@ -65,6 +68,7 @@ class Operator:
     # one step
 
     def _step(self) -> None:
+        """Schedule the next step, delete removed replicas, and request one change if none is pending."""
         self.start()
         found = self.cluster.leader(self.plan)
         if found is None:
@@ -89,6 +93,9 @@ class Operator:
                 machine.call(partial(self._change, change))
 
     def _next_change(self, group: PartitionReplica) -> ConfigurationChange | None:
+        """Return the next configuration change towards the target; None if there is none, or none is allowed now.
+
+        First missing replicas become learners, then caught-up learners become voters, then unwanted members leave."""
         held = group.core.configuration
         wanted = [self.cluster.machines[node_id].me for node_id in self.target]
         missing = [replica for replica in wanted if replica not in held.voters and replica not in self.plan.retired]
@@ -117,6 +124,9 @@ class Operator:
     def _exchange_voter(
         self, held: Configuration, enters: ReplicaId, leaves: list[ReplicaId]
     ) -> ConfigurationChange | None:
+        """Return the change that makes `enters` a voter and removes `leaves`; None if it is not allowed.
+
+        Other voters on the same node, with a lost disk, are removed as well."""
         same_node = [voter for voter in held.voters if voter.node_id == enters.node_id]
         voters = tuple(voter for voter in held.voters if voter not in leaves and voter not in same_node)
         learners = tuple(learner for learner in held.learners if learner != enters)
@@ -141,6 +151,7 @@ class Operator:
         return True
 
     def _join(self, machine: Machine, driver: Driver) -> None:
+        """Create the replica on this machine as a member without a log, unless it exists."""
         if self.plan.key not in driver.groups and machine.driver is driver:
             try:
                 group = driver.join_group(self.plan.group_id)
@@ -151,19 +162,22 @@ class Operator:
             self.cluster.on_recovery(machine, group)
 
     def _is_caught_up(self, group: PartitionReplica, replica: ReplicaId) -> bool:
+        """Return whether the leader knows that the replica lacks at most `CAUGHT_UP_ENTRIES` committed entries."""
         for follower in group.core.status().followers:
             if follower.member == replica:
                 return follower.match_index + CAUGHT_UP_ENTRIES >= group.core.committed_index
         return False
 
     def _change(self, change: ConfigurationChange, driver: Driver) -> None:
+        """Request the change from the replica in this driver, and note the result when it is known."""
         group = driver.groups.get(self.plan.key)
         if group is not None:
-            voters, learners = _members(change.voters), _members(change.learners)
+            voters, learners = _list_replicas(change.voters), _list_replicas(change.learners)
             self.cluster.loop.note("operator", f"{self.plan.partition}: voters {voters}, learners {learners}")
-            group.change_members(change).add_done_callback(self._on_changed)
+            group.change_members(change).add_done_callback(self._note_failure)
 
-    def _on_changed(self, future: "asyncio.Future[Committed]") -> None:
+    def _note_failure(self, future: "asyncio.Future[Committed]") -> None:
+        """Note why a change failed; raise errors that are not the product's."""
         error = future.exception()
         if isinstance(error, RaftlogError):
             self.cluster.loop.note("operator", f"{self.plan.partition}: not changed, {error}")
@@ -173,7 +187,7 @@ class Operator:
     # removed replicas
 
     def _leftover_machines(self, held: Configuration) -> list[Machine]:
-        """Return machines with a replica that no longer belongs to the Raft group."""
+        """Return machines with a replica that neither belongs to the Raft group nor is wanted as a member."""
         return [
             machine
             for machine, _ in self.cluster.replicas(self.plan)
@@ -181,9 +195,11 @@ class Operator:
         ]
 
     def _replica_on(self, node_id: NodeId) -> ReplicaId:
+        """Return the identity that a replica on this node has now."""
         return self.cluster.machines[node_id].me
 
     def _remove_leftover_replicas(self, held: Configuration) -> None:
+        """Retire replicas that were removed from the group, and delete them after `LINGER_NS`."""
         now_ns = self.cluster.loop.now_ns
         for machine in self._leftover_machines(held):
             since_ns = self._removed_ns.setdefault(machine.me, now_ns)
@@ -192,14 +208,15 @@ class Operator:
                 machine.call(partial(self._remove, machine))
 
     def _remove(self, machine: Machine, driver: Driver) -> None:
+        """Delete the replica on this machine."""
         if self.plan.key in driver.groups:
             machine.note(f"{self.plan.partition}: is removed here")
             driver.remove_group(self.plan.key)
 
 
-def _names(nodes: tuple[NodeId, ...]) -> str:
+def _list_nodes(nodes: tuple[NodeId, ...]) -> str:
     return ", ".join(map(str, nodes))
 
 
-def _members(replicas: tuple[ReplicaId, ...]) -> str:
+def _list_replicas(replicas: tuple[ReplicaId, ...]) -> str:
     return ", ".join(map(str, replicas)) or "none"

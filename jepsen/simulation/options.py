@@ -142,6 +142,7 @@ class Options:
     """Whether logs are cut while syncs of their segments are pending (`cut_ambushes`); not drawn, only on request."""
 
     def driver_config(self) -> DriverConfig:
+        """Return the configuration of the drivers."""
         return DriverConfig(
             tick_ms=self.tick_ms,
             raft=RaftSettings(

@@ -46,6 +46,7 @@ class LogToTimeline(logging.Handler):
         self._loop = loop
 
     def emit(self, record: logging.LogRecord) -> None:
+        """Add the record to the timeline, under the name of the node whose process wrote it, or `log`."""
         process = self._loop.process
         self._loop.note("log" if process is None else process.node.name, record.getMessage())
 
@@ -59,7 +60,7 @@ def shape_of(
     kafka: bool = False,
     transactions: bool = False,
 ) -> str:
-    """Return the command-line options other than the seed, for `Outcome.shape`."""
+    """Return the options, other than the seed, of the command that repeats the run: empty, or after a space."""
     if cut_ambushes:
         return " --cut-ambushes"
     wanted = {

@@ -98,6 +98,7 @@ class Promises:
         return True
 
     def _has_reported(self, voter: ReplicaId, term: Term, index: Index) -> bool:
+        """Return whether the voter reported to the leader of this term a durable position of at least `index`."""
         return self._durable_reports.get((voter, term), 0) >= index
 
     def has_promised(self, replica: ReplicaId) -> bool:
@@ -133,6 +134,7 @@ class Promises:
             raise PropertyBroken("durable-lost", {"group": self.name, "replica": replica, **numbers})
 
     def _record_vote(self, voter: ReplicaId, term: Term, candidate: ReplicaId) -> None:
+        """Record a vote, of a candidate for itself too. Raises `PropertyBroken` for a second candidate in the term."""
         given = self._votes.setdefault((voter, term), candidate)
         if given != candidate:
             raise PropertyBroken(
@@ -155,6 +157,7 @@ class Promises:
                 raise PropertyBroken("voted-for-less", {**numbers, "promised": entry})
 
     def _record_durable(self, sender: ReplicaId, term: Term, durable: Index, log: LogView) -> None:
+        """Record a durable position that the sender reported in `term`; `log` is the sender's log."""
         if durable > self._durable_reports.get((sender, term), 0):
             self._durable_reports[sender, term] = durable
         held = self._durable.get(sender)

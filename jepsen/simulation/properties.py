@@ -43,7 +43,9 @@ FIRST_INDEX: Final = Index(1)
 class ReplicaLog(LogView, Protocol):
     """Read access to a replica's log, for the checks."""
 
-    def offset_of(self, index: Index) -> Offset: ...
+    def offset_of(self, index: Index) -> Offset:
+        """Return the offset at which the entry at an index begins."""
+        ...
 
 
 class Replica(NamedTuple):
@@ -57,7 +59,7 @@ class Replica(NamedTuple):
 
 
 class ObservedEntry(NamedTuple):
-    """Entry as it was first observed."""
+    """Entry as first observed: CRC-32C and size of its bytes, term of the entry before it, and its offsets."""
 
     checksum: int
     size: int
@@ -90,7 +92,7 @@ class ReplicaState(NamedTuple):
     high_watermark: Offset
 
 
-def _ignore(*_: object) -> None:
+def _ignore_configuration(*_: object) -> None:
     return None
 
 
@@ -136,7 +138,7 @@ class GroupProperties:
         self.committed_configurations: list[Configuration] = []
         """Committed Raft configurations in ascending order."""
         self.promises = Promises(name)
-        self.on_members: Callable[[Replica, Configuration, Entry], None] = _ignore
+        self.on_members: Callable[[Replica, Configuration, Entry], None] = _ignore_configuration
         """Called when a leader appends a new Raft configuration."""
         self._commit_terms: list[tuple[Term, Index]] = []
         """Highest index committed by leaders of each term that raised the committed index; terms and indexes rise."""
@@ -195,18 +197,23 @@ class GroupProperties:
                 known.append(follows)
 
     def _check_cut(self, replica: Replica, log: ReplicaLog, cut_to: Index, term: Term) -> None:
+        """Check that a cut keeps all committed and all promised entries."""
         observed = self._observed.get(replica)
         if observed is not None and cut_to < observed.committed:
             self._fail("committed-cut", replica, cut_to=cut_to, committed=observed.committed)
         self.promises.record_cut(replica.me, cut_to, term, log)
 
     def _check_entries(self, replica: Replica, log: ReplicaLog, entries: Sequence[Entry]) -> None:
+        """Check new entries, which follow each other in the log."""
         previous = log.term_at(Index(entries[0].index - 1))
         for entry in entries:
             self._check_entry(replica, entry, previous)
             previous = entry.term
 
     def _check_entry(self, replica: Replica, entry: Entry, previous: Term) -> None:
+        """Check that an entry equals the first observed one of its index and term (log matching), or record it.
+
+        `previous` is the term of the entry before it."""
         payload = entry.payload
         checksum = crc32c(payload)
         known = self.entries.get((entry.index, entry.term))
@@ -230,6 +237,7 @@ class GroupProperties:
             )
 
     def _check_leader(self, replica: Replica, log: ReplicaLog, term: Term) -> None:
+        """Check that the leader is the only one of its term, and has all entries committed in earlier terms."""
         leader = self.leaders.setdefault(term, replica.me)
         if leader != replica.me:
             self._fail("election-safety", replica, term=term, other_leader=str(leader))
@@ -257,6 +265,7 @@ class GroupProperties:
     def _check_commit(
         self, replica: Replica, log: ReplicaLog, observed: ObservedReplica, committed: Index, term: Term
     ) -> None:
+        """Record and check the entries that a replica learns to be committed, up to index `committed`."""
         first = max(observed.committed, log.boundary.index) + 1
         for number in range(first, min(committed, log.last_index) + 1):
             self._record_committed(replica, Index(number), log.term_at(Index(number)))
@@ -268,6 +277,9 @@ class GroupProperties:
             self._commit_terms.append((latest, committed))
 
     def _record_committed(self, replica: Replica, index: Index, term: Term) -> None:
+        """Record the term of the entry at a committed index.
+
+        Checks that no other entry was committed there, and that the new one was observed and follows the last one."""
         known = self.committed.get(index)
         if known is not None:
             if known != term:
@@ -286,6 +298,7 @@ class GroupProperties:
                 self.committed_configurations.append(self.configurations[index, term])
 
     def _check_watermark(self, replica: Replica, observed: ObservedReplica, high_watermark: Offset) -> None:
+        """Check that the high watermark does not fall and shows only committed records."""
         if high_watermark < observed.high_watermark:
             self._fail("high-watermark-back", replica, now=high_watermark, before=observed.high_watermark)
         if high_watermark > self.committed_offset:
@@ -325,6 +338,9 @@ class GroupProperties:
             self._fail("old-configuration", replica, holds=held, newest=newest, committed=committed)
 
     def _check_recovered(self, replica: Replica, entry: Entry) -> None:
+        """Check that an entry recovered from a disk was observed before with the same bytes.
+
+        The first roll need not have been observed: each initial replica writes it itself."""
         known = self.entries.get((entry.index, entry.term))
         if known is not None:
             if (known.checksum, known.size) != (crc32c(entry.payload), len(entry.payload)):
@@ -375,4 +391,5 @@ class GroupProperties:
             self._fail("acknowledged-invisible", replica, visible=visible, acknowledged=offsets[1])
 
     def _fail(self, name: str, replica: Replica, **numbers: object) -> None:
+        """Raise `PropertyBroken` with the group, the replica and the evidence."""
         raise PropertyBroken(name, {"group": self.name, "replica": str(replica), **numbers})

@@ -62,6 +62,9 @@ def compare_files(name: object, replicas: Mapping[str, tuple[TimedDisk, Partitio
 
 
 def _compare_newest(name: object, files: Mapping[str, dict[int, bytes]], start: int) -> None:
+    """Check that all replicas have the same newest record of each key from offset `start` on.
+
+    `files` has the contents of the segments, by base offset, of each machine."""
     newest = {
         machine: newest_records([segments[base] for base in sorted(segments)], start)
         for machine, segments in files.items()
@@ -73,7 +76,7 @@ def _compare_newest(name: object, files: Mapping[str, dict[int, bytes]], start: 
 
 
 def _segments(disk: TimedDisk, group: PartitionReplica) -> dict[int, bytes]:
-    """Return the contents of the segments by base offset."""
+    """Return the contents of the replica's segment files by base offset."""
     prefix = f"{group.path}/"
     return {
         int(path.removeprefix(prefix).removesuffix(".log")): content

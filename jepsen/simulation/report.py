@@ -17,6 +17,7 @@ def git_revision() -> str:
 
 
 def _git(*arguments: str) -> str:
+    """Return the output of a git command in the repository, or `UNKNOWN` if it fails."""
     try:
         command = ("git", "-C", str(REPOSITORY), *arguments)
         done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 - fixed words
@@ -26,12 +27,13 @@ def _git(*arguments: str) -> str:
 
 
 def repeat_command(outcome: Outcome) -> str:
+    """Return the command that repeats a run."""
     level = "" if outcome.level == "driver" else f" --level {outcome.level}"
     return f"python -m jepsen.simulation{level}{outcome.shape} --seeds 1 --from {outcome.seed}"
 
 
 def failure_text(outcome: Outcome, revision: str) -> str:
-    """Return the whole report of one failed seed."""
+    """Return the report of one failed seed as text."""
     failure = outcome.failure
     assert failure is not None, f"seed {outcome.seed} did not fail"
     return "\n".join(
@@ -53,6 +55,7 @@ def failure_text(outcome: Outcome, revision: str) -> str:
 
 
 def failure_json(outcome: Outcome, revision: str) -> dict[str, Any]:
+    """Return the report of one failed seed as a JSON object."""
     failure = outcome.failure
     assert failure is not None, f"seed {outcome.seed} did not fail"
     return {

@@ -32,6 +32,7 @@ class Script:
         self.loop, self.options = cluster.loop, cluster.options
 
     def run(self) -> None:
+        """Run the phase until its end. Raises `PropertyBroken`."""
         if self.options.scenario is Scenario.FLAPPING:
             self._run_flapping(self.cluster.random("flapping"))
         elif self.options.scenario is Scenario.QUIESCED:
@@ -42,6 +43,7 @@ class Script:
     # a follower that comes and goes
 
     def _run_flapping(self, random: Random) -> None:
+        """Isolate and reconnect one follower repeatedly; check that all leaders stay."""
         self._wait_leaders()
         leaders = [self._leader_of(plan) for plan in self.cluster.groups]
         leading = [machine for machine, _ in leaders]
@@ -57,7 +59,7 @@ class Script:
             self._check_leaders_stay(leaders, random.uniform(0.1, 2.0))
 
     def _check_leaders_stay(self, leaders: list[tuple[Machine, Term]], seconds: float) -> None:
-        """Run for that time; raise `PropertyBroken` if a leader changes."""
+        """Run for `seconds` of virtual time. Raises `PropertyBroken` if a leader changes."""
         end_ns = self.loop.now_ns + int(seconds * SECOND_NS)
         while self.loop.now_ns < end_ns:
             self.loop.run_for(LOOK_S)
@@ -70,6 +72,7 @@ class Script:
     # crash of the leader of a quiesced group
 
     def _run_quiesced(self, random: Random) -> None:
+        """Crash or isolate a quiesced group's leader, and check that another one is elected within the bound."""
         self._wait_leaders()
         self.loop.run_for(2.0)
         self.workload.stop()
@@ -99,6 +102,7 @@ class Script:
         return silence_s + ROUNDS * (self.options.election_s + 0.5)
 
     def _wait_quiescence(self) -> None:
+        """Wait until all replicas are quiesced. Raises `PropertyBroken` after `ELECTION_S`."""
         deadline_ns = self.loop.now_ns + int(ELECTION_S * SECOND_NS)
         while not all(
             group.core.is_quiesced for plan in self.cluster.groups for _, group in self.cluster.replicas(plan)
@@ -110,6 +114,7 @@ class Script:
     # leaders
 
     def _wait_leaders(self) -> None:
+        """Wait until every Raft group has a working leader. Raises `PropertyBroken` after `ELECTION_S`."""
         deadline_ns = self.loop.now_ns + int(ELECTION_S * SECOND_NS)
         while not all(self._has_working_leader(plan) for plan in self.cluster.groups):
             if self.loop.now_ns >= deadline_ns:
@@ -118,10 +123,12 @@ class Script:
         self.loop.run_for(1.0)
 
     def _has_working_leader(self, plan: GroupPlan) -> bool:
+        """Return whether the group has a leader that has committed an entry of its own term."""
         found = self.cluster.leader(plan)
         return found is not None and found[1].core.has_own_term_commit
 
     def _leader_of(self, plan: GroupPlan) -> tuple[Machine, Term]:
+        """Return the leader's machine and its term. Raises `PropertyBroken` without a leader."""
         found = self.cluster.leader(plan)
         if found is None:
             raise PropertyBroken("no-leader", {"group": plan.partition, "healthy_for_s": ELECTION_S})

@@ -43,6 +43,7 @@ class TimedDisk(SimulatedDisk):
         self._held: list[tuple[Process | None, PendingSync]] = []
 
     def submit_sync(self, files: Sequence[File], directories: Sequence[str], done: SyncDone) -> None:
+        """Submit a sync, which returns after a drawn time, or after `release` if it is held."""
         super().submit_sync(files, directories, done)
         if self._unordered is not None:
             if self.is_holding and any(map(is_outside_journal, files)):
@@ -50,17 +51,19 @@ class TimedDisk(SimulatedDisk):
                 return
             delay_ns = self._unordered.draw_ns(files, directories, self._usual_ns, self.delay_ns)
             at_ns = self._loop.now_ns + delay_ns
-            self._loop.call_at_ns(at_ns, self._return_from_one, self.process, self.newest_sync)
+            self._loop.call_at_ns(at_ns, self._complete_sync, self.process, self.newest_sync)
             return
         delay_ns = self.random.randint(self.delay_ns // 10, self.delay_ns)
         self._busy_until_ns = max(self._busy_until_ns, self._loop.now_ns + delay_ns)
-        self._loop.call_at_ns(self._busy_until_ns, self._return_from_sync, self.process)
+        self._loop.call_at_ns(self._busy_until_ns, self._complete_oldest, self.process)
 
-    def _return_from_sync(self, process: Process | None) -> None:
+    def _complete_oldest(self, process: Process | None) -> None:
+        """Complete the oldest pending sync, in the process that submitted it."""
         if process is not None:
             process.call_soon(self.complete_next)
 
-    def _return_from_one(self, process: Process | None, sync: PendingSync) -> None:
+    def _complete_sync(self, process: Process | None, sync: PendingSync) -> None:
+        """Complete this sync, in the process that submitted it."""
         if process is not None:
             process.call_soon(self.complete, sync)
 
@@ -73,11 +76,11 @@ class TimedDisk(SimulatedDisk):
         """Let the held syncs return, in the order of their submission."""
         held, self._held, self.is_holding = self._held, [], False
         for process, sync in held:
-            self._return_from_one(process, sync)
+            self._complete_sync(process, sync)
 
     @property
     def has_held(self) -> bool:
-        """Whether a sync of the running process is held."""
+        """Whether `release` has syncs to return."""
         return bool(self._held)
 
     def process_crash(self) -> None:
@@ -86,10 +89,11 @@ class TimedDisk(SimulatedDisk):
         self._held.clear()
 
     def slow_down(self, factor: int) -> None:
+        """Multiply the usual time of a sync by `factor`."""
         self.delay_ns = self._usual_ns * factor
 
     def stall(self, delay_ns: int) -> None:
-        """Set the time of each sync to between a tenth of `delay_ns` and all of it."""
+        """Let each sync take between a tenth of `delay_ns` and all of it, from now on."""
         self.delay_ns = delay_ns
 
     def snapshot_of(self, path: str) -> bytes:
@@ -97,10 +101,12 @@ class TimedDisk(SimulatedDisk):
         return bytes(self._inode_at(path, self._find(path)).content)
 
     def is_unreadable(self, path: str, position: int) -> bool:
+        """Return whether the page of a file at this byte position cannot be read."""
         page = position // PAGE_BYTES
         return page in self._inode_at(path, self._find(path)).unreadable
 
     def used_bytes(self) -> int:
+        """Return the size of all files in bytes."""
         return sum(len(content) for content in self.snapshot().values())
 
     def recover(self) -> None:

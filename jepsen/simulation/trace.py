@@ -69,5 +69,6 @@ class Trace:
         return "\n".join(map(str, events if last is None else events[max(0, len(events) - last) :]))
 
     def _hash_pending(self) -> None:
+        """Add the pending bytes to the digest."""
         self._hash.update(self._pending)
         self._pending.clear()

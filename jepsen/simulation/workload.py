@@ -60,6 +60,7 @@ class Client(ABC):
         self.loop.call_at_ns(self.loop.now_ns + delay_ns, self._step_unless_stopped)
 
     def _step_unless_stopped(self) -> None:
+        """Begin a request, unless the client has been stopped."""
         if not self.is_stopped:
             self.step()
 
@@ -67,16 +68,19 @@ class Client(ABC):
     def step(self) -> None:
         """Begin one request; its end calls `step_later`."""
 
-    def some_machine(self) -> Machine:
+    def draw_machine(self) -> Machine:
+        """Return a random machine, up or down."""
         return self.random.choice(list(self.cluster.machines.values()))
 
     def begin(self, op: Op, machine: Machine) -> Request:
+        """Return the request of a recorded operation, and schedule its deadline."""
         request = Request(op, machine)
         timeout_ns = self.random.choice(TIMEOUTS_MS) * MILLISECOND_NS
-        self.loop.call_at_ns(self.loop.now_ns + timeout_ns, self._deadline, request)
+        self.loop.call_at_ns(self.loop.now_ns + timeout_ns, self._on_deadline, request)
         return request
 
-    def _deadline(self, request: Request) -> None:
+    def _on_deadline(self, request: Request) -> None:
+        """Record that the outcome is unknown if the request has no answer yet, and step on."""
         if not request.has_ended:
             request.has_ended = True
             self.recorder.info(request.op, "no answer")
@@ -84,9 +88,10 @@ class Client(ABC):
             self.step_later(RETRY_NS)
 
     def on_timeout(self) -> None:  # noqa: B027  # optional hook
-        """Handle a request without an answer in time."""
+        """Prepare the next request after one had no answer in time."""
 
     def record_failure(self, request: Request, error: RaftlogError) -> None:
+        """Record the error, which says whether the operation failed or its outcome is unknown."""
         request.has_ended = True
         ended = self.recorder.fail if error.outcome == "failed" else self.recorder.info
         ended(request.op, type(error).__name__)
@@ -104,7 +109,8 @@ class Producer(Client):
         self._next_value = self.process * VALUES_PER_CLIENT
 
     def step(self) -> None:
-        machine = self._presumed_leader or self.some_machine()
+        """Send one or two new batches to the presumed leader, or to a random machine without one."""
+        machine = self._presumed_leader or self.draw_machine()
         counts = [self.random.randint(1, 3) for _ in range(self.random.choice((1, 1, 2)))]
         values = tuple(range(self._next_value, self._next_value + sum(counts)))
         self._next_value += len(values)
@@ -116,10 +122,11 @@ class Producer(Client):
             self.step_later(RETRY_NS)
 
     def on_timeout(self) -> None:  # optional hook
+        """Forget the presumed leader."""
         self._presumed_leader = None
 
     def _propose(self, request: Request, counts: list[int], values: tuple[int, ...], driver: Driver) -> None:
-        """Propose the values in the process that received the request."""
+        """Propose batches with `counts` records each in the process that received the request."""
         group = driver.groups.get(self.plan.key)
         if request.has_ended or group is None:
             return
@@ -134,6 +141,7 @@ class Producer(Client):
         group.propose(batches).add_done_callback(partial(self._on_answer, request, asked))
 
     def _on_answer(self, request: Request, asked: Replica, future: "asyncio.Future[Committed]") -> None:
+        """Check an acknowledgement, and record the answer unless it is lost on its way to the client."""
         error = future.exception()
         if error is None:
             self._check_acknowledgement(request, asked, future.result())
@@ -152,6 +160,7 @@ class Producer(Client):
             raise error
 
     def _check_acknowledgement(self, request: Request, asked: Replica, done: Committed) -> None:
+        """Check that the acknowledged entries are committed, and visible at the leader."""
         group = request.machine.group(self.plan.key)
         if group is not None:
             offsets = done.base_offset, done.next_offset
@@ -161,6 +170,7 @@ class Producer(Client):
             )
 
     def _record_success(self, request: Request, done: Committed) -> None:
+        """Record the offsets of an acknowledged request, and schedule the next one."""
         request.has_ended = True
         payload = request.op.payload
         assert isinstance(payload, Send), payload
@@ -178,24 +188,27 @@ class Reader(Client):
     def __init__(self, cluster: Cluster, plan: GroupPlan, random: Random) -> None:
         super().__init__(cluster, plan, random)
         self.position = Offset(0)
-        self._machine = self.some_machine()
+        self._machine = self.draw_machine()
         self._assign(self.position)
 
     def on_timeout(self) -> None:  # optional hook
-        self._machine = self.some_machine()
+        """Change to a random machine."""
+        self._machine = self.draw_machine()
 
     def _assign(self, offset: Offset) -> None:
+        """Set the position to `offset`, and record that."""
         self.position = offset
         op = self.recorder.invoke(self.process, ASSIGN, Assign(((self.plan.partition, offset),)))
         self.recorder.ok(op)
         self.plan.readers_at[self.process] = offset
 
     def step(self) -> None:
+        """Read from the present machine, at times from another one, or query the end of the log."""
         if self.random.random() < 0.15:
-            self._machine = self.some_machine()
+            self._machine = self.draw_machine()
         machine = self._machine
         if machine.group(self.plan.key) is None:
-            self._machine = self.some_machine()
+            self._machine = self.draw_machine()
             self.step_later(RETRY_NS)
         elif self.random.random() < 0.25:
             machine = self._any_leader() or machine
@@ -215,6 +228,9 @@ class Reader(Client):
         return min(leading)[2] if leading else None
 
     def _poll(self, request: Request, driver: Driver) -> None:
+        """Read records from the replica in this driver's process, and record them.
+
+        Below the log start, go on from there; after a corrupt batch, change to another machine."""
         group = driver.groups.get(self.plan.key)
         if request.has_ended:
             return
@@ -225,7 +241,7 @@ class Reader(Client):
             batches, first = [], error.first
         except CorruptBatch as error:
             self.record_failure(request, error)
-            self._machine = self.some_machine()
+            self._machine = self.draw_machine()
             self.step_later(RETRY_NS)
             return
         request.has_ended = True
@@ -239,11 +255,13 @@ class Reader(Client):
         self.step_later(int(self.random.uniform(0.2, 1) * POLL_NS))
 
     def _list(self, request: Request, driver: Driver) -> None:
+        """Request a read index from the replica in this driver's process."""
         group = driver.groups.get(self.plan.key)
         if group is not None and not request.has_ended:
             group.read_index().add_done_callback(partial(self._on_list, request))
 
     def _on_list(self, request: Request, future: "asyncio.Future[Index]") -> None:
+        """Record the high watermark as the log's end once the read index is confirmed, or the error."""
         error = future.exception()
         group = request.machine.group(self.plan.key)
         if request.has_ended:
@@ -289,27 +307,31 @@ class Workload:
             ]
 
     def start(self) -> None:
-        for client in self._all():
+        """Start all clients within half a second."""
+        for client in self._clients():
             client.step_later(client.random.randint(0, 500) * MILLISECOND_NS)
 
     def stop_producers(self) -> None:
+        """Let the producers begin no further request."""
         for producers in self.producers.values():
             for producer in producers:
                 producer.is_stopped = True
 
     def stop(self) -> None:
-        for client in self._all():
+        """Let no client begin a further request."""
+        for client in self._clients():
             client.is_stopped = True
 
     def resume(self) -> None:
         """Resume all clients after `stop`."""
-        for client in self._all():
+        for client in self._clients():
             client.is_stopped = False
             client.step_later(client.random.randint(0, 500) * MILLISECOND_NS)
 
     def acknowledged(self) -> int:
+        """Return the number of acknowledged records."""
         return sum(producer.acknowledged for producers in self.producers.values() for producer in producers)
 
-    def _all(self) -> list[Client]:
+    def _clients(self) -> list[Client]:
         producers = [producer for each in self.producers.values() for producer in each]
         return [*producers, *self.readers]

@@ -30,6 +30,7 @@ from jepsen.simulation.disk.simulated_faults import (
     Inode,
     Node,
     pages_in,
+    walk,
 )
 from raftlog.storage.disk import DirectoryLock, Disk, File, SyncDone
 from raftlog.storage.temporary_errors import DESCRIPTOR_ERRORS
@@ -39,11 +40,12 @@ UNLIMITED_BYTES: Final = 1 << 60
 
 
 def os_error(code: int, path: str | None = None) -> OSError:
+    """Return the error with this errno and its usual text."""
     return OSError(code, os.strerror(code), path)
 
 
 class SimulatedFile(File):
-    """File handle, which is stale after a crash."""
+    """File handle; after a crash it is stale, and every call raises `EBADF`."""
 
     def __init__(self, disk: "SimulatedDisk", path: str, inode: Inode, *, read_only: bool = False) -> None:
         self._disk, self._path, self._inode = disk, path, inode
@@ -62,6 +64,7 @@ class SimulatedFile(File):
         return self._inode
 
     def _writable_inode(self) -> Inode:
+        """Return the opened file. Raises `EBADF` for a closed, stale or read-only handle."""
         if self._read_only:
             raise os_error(errno.EBADF, self._path)
         return self.inode()
@@ -70,6 +73,7 @@ class SimulatedFile(File):
         return len(self.inode().content)
 
     def read(self, position: int, length: int) -> bytes:
+        """Return up to `length` bytes from `position`, fewer at the end. Raises the error of an unreadable page."""
         inode = self.inode()
         self._check(position, length)
         end = min(position + length, len(inode.content))
@@ -82,6 +86,7 @@ class SimulatedFile(File):
         self.inode()  # raises when the handle is stale, as every call does
 
     def write(self, position: int, buffers: Sequence[Buffer]) -> None:
+        """Write the buffers at `position`. On a full disk, write a part of them and raise `ENOSPC`."""
         inode = self._writable_inode()
         self._check(position)
         data = b"".join(buffers)
@@ -92,6 +97,7 @@ class SimulatedFile(File):
         inode.write(position, data)
 
     def truncate(self, size: int) -> None:
+        """Cut the file, or extend it with zeros. Raises `ENOSPC` on a full disk."""
         inode = self._writable_inode()
         self._check(size)
         if self._disk.room_for(inode, size) < size:
@@ -102,6 +108,7 @@ class SimulatedFile(File):
         self._closed = True
 
     def _check(self, *numbers: int) -> None:
+        """Raise `EINVAL` for a negative position or size."""
         if min(numbers) < 0:
             raise os_error(errno.EINVAL, self._path)
 
@@ -114,6 +121,7 @@ class SimulatedLock(DirectoryLock):
         inode.lock_holder = self
 
     def held(self) -> bool:
+        """Return whether the holder's process still runs."""
         return self._epoch == self._disk.epoch
 
     def release(self) -> None:
@@ -150,6 +158,7 @@ class SimulatedDisk(Disk):
     # Names
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> SimulatedFile:
+        """Open a file; with `create` a new one. Raises `EEXIST`, `ENOENT`, `EISDIR`, or `open_error`."""
         if self.open_error is not None:
             raise os_error(self.open_error, path)
         node = self._find(path)
@@ -169,6 +178,7 @@ class SimulatedDisk(Disk):
         return sorted(self._directory_at(path).entries)
 
     def make_directory(self, path: str) -> None:
+        """Make the directory and its missing parents. Raises `EEXIST` or `ENOTDIR` where a file has the name."""
         directory = self._root
         names = split_path(path)
         for depth, name in enumerate(names, start=1):
@@ -181,6 +191,7 @@ class SimulatedDisk(Disk):
             directory = node
 
     def rename(self, old: str, new: str) -> None:
+        """Replace `new` by `old`, atomically and not yet durably. Raises the errors of POSIX."""
         source, old_name, node = self._entry(old)
         target, new_name = self._parent(new)
         replaced = target.entries.get(new_name)
@@ -193,6 +204,7 @@ class SimulatedDisk(Disk):
         self._journal.apply((source, old_name, None), (target, new_name, node))
 
     def _check_directory_move(self, old: str, new: str, replaced: Node | None) -> None:
+        """Raise an error if a directory cannot get this name: below itself, a file's, or a full directory's."""
         if split_path(new)[: len(split_path(old))] == split_path(old):
             raise os_error(errno.EINVAL, new)
         if isinstance(replaced, Inode):
@@ -201,12 +213,14 @@ class SimulatedDisk(Disk):
             raise os_error(errno.ENOTEMPTY, new)
 
     def unlink(self, path: str) -> None:
+        """Remove a file's name, not yet durably. Raises `ENOENT` or `EISDIR`."""
         parent, name, node = self._entry(path)
         if isinstance(node, Directory):
             raise os_error(errno.EISDIR, path)
         self._journal.apply((parent, name, None))
 
     def remove_directory(self, path: str) -> None:
+        """Remove an empty directory, not yet durably. Raises `ENOENT`, `ENOTDIR` or `ENOTEMPTY`."""
         parent, name, node = self._entry(path)
         if isinstance(node, Inode):
             raise os_error(errno.ENOTDIR, path)
@@ -218,6 +232,7 @@ class SimulatedDisk(Disk):
         return os_error(self.open_error, path) if self.open_error in DESCRIPTOR_ERRORS else None
 
     def lock(self, path: str) -> SimulatedLock:
+        """Lock a file, created if missing. Raises `EWOULDBLOCK` if another handle holds the lock."""
         inode = self._inode_at(path, self._find(path) or self._create(path))
         holder = inode.lock_holder
         if isinstance(holder, SimulatedLock) and holder.held():
@@ -229,6 +244,7 @@ class SimulatedDisk(Disk):
         return "simulated"
 
     def free_bytes(self, path: str) -> int:
+        """Return the number of free bytes; `UNLIMITED_BYTES` without a capacity."""
         if self._find(path) is None:
             raise os_error(errno.ENOENT, path)
         if self.capacity_bytes is None:
@@ -248,6 +264,7 @@ class SimulatedDisk(Disk):
     # Syncs
 
     def sync(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
+        """Sync the files and directories at once. Raises the error of a failed sync."""
         error = self._finish(self._begin(files, directories, lambda _: None))
         if error is not None:
             raise error
@@ -284,6 +301,7 @@ class SimulatedDisk(Disk):
         return completed
 
     def _begin(self, files: Sequence[File], directories: Sequence[str], done: SyncDone) -> PendingSync:
+        """Return a pending sync with the state that it will make durable, or with the error of a missing file."""
         sync = PendingSync(done, self._journal.sequence)
         try:
             for file in files:
@@ -295,6 +313,7 @@ class SimulatedDisk(Disk):
         return sync
 
     def _finish(self, sync: PendingSync) -> OSError | None:
+        """Make the state of a sync durable; return its error, or None."""
         self.sync_count += 1
         if self._sync_failures:
             for capture in sync.captures:
@@ -330,12 +349,14 @@ class SimulatedDisk(Disk):
         self._page_of(path, position // PAGE_BYTES).unreadable[position // PAGE_BYTES] = error
 
     def flip_bit(self, path: str, position: int, bit: int) -> None:
+        """Flip a bit (0 to 7) of the byte at this position, on the disk as well."""
         inode = self._page_of(path, position // PAGE_BYTES)
         assert position < len(inode.content), (path, position, len(inode.content))
         assert 0 <= bit < 8, bit
         inode.damage_bit(position, bit)
 
     def zero_page(self, path: str, page: int) -> None:
+        """Replace the page by zeros, on the disk as well."""
         self._page_of(path, page).damage_page(page, ZERO_PAGE)
 
     def restore_stale_page(self, path: str, page: int) -> bool:
@@ -356,6 +377,7 @@ class SimulatedDisk(Disk):
         return True
 
     def _page_of(self, path: str, page: int) -> Inode:
+        """Return the file at the path, which must have this page."""
         inode = self._inode_at(path, self._find(path))
         assert 0 <= page < pages_in(len(inode.content)), (path, page, len(inode.content))
         return inode
@@ -376,6 +398,7 @@ class SimulatedDisk(Disk):
         return ((path, node) for path, node in walk(self._root) if isinstance(node, Inode))
 
     def _find(self, path: str) -> Node | None:
+        """Return the file or directory at the path; None if it does not exist."""
         node: Node | None = self._root
         for name in split_path(path):
             if not isinstance(node, Directory):
@@ -384,29 +407,34 @@ class SimulatedDisk(Disk):
         return node
 
     def _directory_at(self, path: str) -> Directory:
+        """Return the directory at the path. Raises `ENOENT` or `ENOTDIR`."""
         node = self._find(path)
         if isinstance(node, Directory):
             return node
         raise os_error(errno.ENOENT if node is None else errno.ENOTDIR, path)
 
     def _inode_at(self, path: str, node: Node | None) -> Inode:
+        """Return the node, which must be a file. Raises `ENOENT` for None, `EISDIR` for a directory."""
         if isinstance(node, Inode):
             return node
         raise os_error(errno.ENOENT if node is None else errno.EISDIR, path)
 
     def _parent(self, path: str) -> tuple[Directory, str]:
+        """Return the parent directory of the path, and the last name. Raises `EBUSY` for the root."""
         names = split_path(path)
         if not names:
             raise os_error(errno.EBUSY, path)
         return self._directory_at("/" + "/".join(names[:-1])), names[-1]
 
     def _entry(self, path: str) -> tuple[Directory, str, Node]:
+        """Return the parent directory, the last name, and its file or directory. Raises `ENOENT`."""
         parent, name = self._parent(path)
         if name not in parent.entries:
             raise os_error(errno.ENOENT, path)
         return parent, name, parent.entries[name]
 
     def _create(self, path: str) -> Inode:
+        """Create an empty file, not yet durably."""
         parent, name = self._parent(path)
         inode = Inode()
         self._journal.apply((parent, name, inode))
@@ -414,15 +442,6 @@ class SimulatedDisk(Disk):
 
 
 def split_path(path: str) -> list[str]:
+    """Return the names in an absolute path."""
     assert path.startswith("/"), f"not an absolute path: {path!r}"
     return [name for name in posixpath.normpath(path).split("/") if name]
-
-
-def walk(directory: Directory, path: str = "", *, durable: bool = False) -> Iterator[tuple[str, Node]]:
-    """Yield all nodes below the directory with their paths, by name."""
-    entries = directory.durable if durable else directory.entries
-    for name in sorted(entries):
-        node = entries[name]
-        yield f"{path}/{name}", node
-        if isinstance(node, Directory):
-            yield from walk(node, f"{path}/{name}", durable=durable)

@@ -65,6 +65,7 @@ class Inode:
         return bytes(memoryview(self.content)[start : start + PAGE_BYTES]).ljust(PAGE_BYTES, b"\0")
 
     def write(self, position: int, data: bytes) -> None:
+        """Write data at a position; a hole before it is filled with zeros."""
         if not data:
             return
         end = position + len(data)
@@ -75,6 +76,7 @@ class Inode:
         self.content[position:end] = data
 
     def truncate(self, size: int) -> None:
+        """Cut the content, or extend it with zeros."""
         before = len(self.content)
         if size == before:
             return
@@ -86,7 +88,7 @@ class Inode:
             self.content.extend(bytes(size - before))
 
     def _touch(self, pages: range) -> None:
-        """Mark pages as dirty before they change."""
+        """Mark pages as dirty before they change, and keep their durable copies."""
         for page in pages:
             if page not in self.undo:
                 self.undo[page] = PageCopy(self._generation, self.page(page))
@@ -97,6 +99,7 @@ class Inode:
     # Syncs
 
     def capture(self) -> Capture:
+        """Return the unsynced pages and the size as they are now, for a sync."""
         pages = {page: PageCopy(written, self.page(page)) for page, written in self.dirty.items()}
         return Capture(self, self._generation, len(self.content), pages)
 
@@ -114,6 +117,7 @@ class Inode:
         self._cut_undo_at_durable_size()
 
     def _persist_size(self, capture: Capture, random: Random) -> None:
+        """Make the present or the captured size durable; a later change than the captured one only at random."""
         if self._size_generation <= capture.generation or flip_coin(random):
             self.durable_size, self._durable_size_generation = len(self.content), self._generation
         elif capture.generation > self._durable_size_generation:
@@ -136,7 +140,7 @@ class Inode:
                 self.undo[page] = PageCopy(generation, content[: max(0, inside)].ljust(PAGE_BYTES, b"\0"))
 
     def lose_writeback(self, capture: Capture, random: Random) -> None:
-        """Mark pages of a failed sync as clean, as the kernel does: only a new write can save them."""
+        """Mark the captured pages of a failed sync as clean, as the kernel does: only a new write can save them."""
         for page, written in list(self.dirty.items()):
             captured = capture.pages.get(page)
             if (captured and captured.generation == written) or flip_coin(random):
@@ -174,10 +178,12 @@ class Inode:
         return random.choice((durable, written, max(durable, border)))
 
     def _resize(self, size: int) -> None:
+        """Cut the content, or extend it with zeros, without marking pages as dirty."""
         del self.content[size:]
         self.content.extend(bytes(size - len(self.content)))
 
     def _drop_unreadable_beyond_end(self) -> None:
+        """Make pages beyond the end readable again."""
         for page in list(self.unreadable):
             if page * PAGE_BYTES >= len(self.content):
                 del self.unreadable[page]
@@ -222,10 +228,12 @@ Change: TypeAlias = tuple[Directory, str, Node | None]
 
 
 def pages_in(size: int) -> int:
+    """Return the number of pages of a file of this size."""
     return -(-size // PAGE_BYTES)
 
 
 def set_entry(entries: dict[str, Node], name: str, node: Node | None) -> None:
+    """Set the node of a name as the newest entry; None removes the name."""
     entries.pop(name, None)
     if node is not None:
         entries[name] = node
@@ -241,6 +249,7 @@ class Operation:
         self.names = {(directory, name) for directory, name, _ in changes}  # never iterated
 
     def make_durable(self) -> None:
+        """Apply the changes to the durable entries."""
         for directory, name, node in self.changes:
             set_entry(directory.durable, name, node)
 
@@ -253,6 +262,7 @@ class DirectoryJournal:
         self._operations: list[Operation] = []
 
     def apply(self, *changes: Change) -> None:
+        """Apply the changes to the entries as one operation, which is not durable yet."""
         for directory, name, node in changes:
             set_entry(directory.entries, name, node)
         self.sequence += 1
@@ -271,6 +281,7 @@ class DirectoryJournal:
         self._commit(ready)
 
     def _operations_of(self, directory: Directory) -> Iterator[Operation]:
+        """Return the operations that change the directory, oldest first."""
         return (operation for operation in self._operations if directory in operation.directories)
 
     def _commit(self, ready: set[int]) -> None:
@@ -301,3 +312,15 @@ class DirectoryJournal:
             for directory in operation.directories:
                 left[directory] = left[directory] - 1 if kept else 0
         self._operations.clear()
+
+
+def walk(directory: Directory, path: str = "", *, durable: bool = False) -> Iterator[tuple[str, Node]]:
+    """Yield the path and node of every file and directory below a directory, sorted by name.
+
+    With `durable`, those of the durable entries."""
+    entries = directory.durable if durable else directory.entries
+    for name in sorted(entries):
+        node = entries[name]
+        yield f"{path}/{name}", node
+        if isinstance(node, Directory):
+            yield from walk(node, f"{path}/{name}", durable=durable)

@@ -92,4 +92,5 @@ def draw_steady(seed: int, *, members: int, loss: float, safety_s: float = CONTR
 
 
 def _draw_delay(random: Random) -> float:
+    """Return a random value for the longest delay of a datagram, in seconds."""
     return random.choice((0.001, 0.005, 0.02))

@@ -16,7 +16,7 @@ INBOX_MAX = 200
 
 
 class Datagram(NamedTuple):
-    """Received datagram that waits for a paused process."""
+    """Received datagram; while the process is paused it waits in the inbox."""
 
     messages: tuple[Message, ...]
     sender: Sender
@@ -49,14 +49,17 @@ class Process:
 
     @property
     def disk_uuid(self) -> bytes:
+        """Identity of the present disk: node id and number of the disk."""
         return self.node_id.to_bytes(8) + self.disk.to_bytes(8)
 
     @property
     def first_incarnation(self) -> int:
+        """Lowest incarnation of the present start."""
         return self.boot_epoch * BOOT_INCARNATIONS
 
     @property
     def is_running(self) -> bool:
+        """Whether the process is up and not paused."""
         return self.is_up and not self.is_paused
 
     def begin(self, description: bytes, config: SwimConfig, random: Random) -> None:
@@ -72,6 +75,7 @@ class Process:
         self.wake_at = math.inf
 
     def end(self, now: float) -> None:
+        """End the process at once, at the time `now`."""
         self.ended_at = now
         self.is_up = self.is_paused = False
         self.inbox.clear()

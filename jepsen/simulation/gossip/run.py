@@ -26,6 +26,7 @@ def simulate_gossip(seed: int, members: int | None = None, loss: float | None = 
 
 
 def simulate_options(options: GossipOptions) -> Outcome:
+    """Run a simulation with these options to its end or to the first broken property."""
     return simulate_watched(Watch(options))
 
 
@@ -51,6 +52,7 @@ def simulate_watched(watch: Watch) -> Outcome:
 
 
 def _run(watch: Watch, nemesis: Nemesis) -> None:
+    """Start the members, inject the faults, end them, and check the views. Raises `PropertyBroken`."""
     options, world = watch.world.options, watch.world
     nemesis.start_members()
     world.run_until(FOUNDING_S)

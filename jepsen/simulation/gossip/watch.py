@@ -40,13 +40,14 @@ class Watch:
     # every change
 
     def on_change(self, process: Process, change: MemberChange) -> None:
+        """Check a change in the view of `process`, and record it."""
         after, member = change.after, change.member
         if after is None:
             return
         self._check_order(process, member)
         if change.before is not after:
             self.declared[after] += 1
-            self._measure(change)
+            self._record_detection_time(change)
             self.world.note(process, f"{change.node_id}: {after.name.lower()}, incarnation {member.incarnation:x}")
         options = self.world.options
         if options.is_steady and after in (MemberState.SUSPECT, MemberState.DEAD) and self._is_up_long_enough(member):
@@ -55,8 +56,8 @@ class Watch:
             if not options.loss:
                 self._fail("healthy-suspected", process, member)
 
-    def _measure(self, change: MemberChange) -> None:
-        """Record the time from the end of a process until this view declared it dead."""
+    def _record_detection_time(self, change: MemberChange) -> None:
+        """Record the time, in seconds, from the end of a process until this view declared it dead."""
         process = self._process(change.node_id)
         if (
             change.before is not None
@@ -67,6 +68,7 @@ class Watch:
             self.deaths[process.node_id, process.starts] = self.world.now - process.ended_at
 
     def _check_order(self, process: Process, member: GossipMember) -> None:
+        """Check that a changed entry has no older incarnation or state than the last one of the same disk."""
         key = (process.node_id, process.starts, member.node_id)
         before = self._newest.get(key)
         self._newest[key] = member
@@ -83,9 +85,10 @@ class Watch:
         return up_s > PERIODS_MAX * self.world.config.period_s and self._is_running(member)
 
     def _is_running(self, member: GossipMember) -> bool:
+        """Return whether the entry is about the present start of a process that runs and has not left."""
         process = self._process(member.node_id)
-        of_this_life = member.disk_uuid == process.disk_uuid and member.incarnation >= process.first_incarnation
-        return process.is_running and not process.has_left and of_this_life
+        is_of_this_start = member.disk_uuid == process.disk_uuid and member.incarnation >= process.first_incarnation
+        return process.is_running and not process.has_left and is_of_this_start
 
     # single events of steady runs
 
@@ -99,9 +102,13 @@ class Watch:
                 self._check_state(observer, process, "dead-not-known")
 
     def observers(self) -> list[Process]:
+        """Return the processes whose views are checked: those that run and have not left."""
         return [process for process in self.world.processes if process.is_running and not process.has_left]
 
     def _check_state(self, observer: Process, process: Process, name: str) -> None:
+        """Check one observer's entry about a process: its state, its start and its description.
+
+        `name` is the property; "disagreement" does not allow a suspicion."""
         known = observer.swim.member(process.node_id)
         if known is None or known.state not in self._allowed_states(process, name):
             self._fail(name, observer, known, actual=self._actual_state(process), about=process.node_id)
@@ -112,6 +119,7 @@ class Watch:
                 self._fail(name, observer, known, actual="another description", about=process.node_id)
 
     def _allowed_states(self, process: Process, name: str) -> tuple[MemberState, ...]:
+        """Return the states that views may have about the process, under the property `name`."""
         if process.has_left:
             # Its announcement may have been lost, unless the network was good.
             return (MemberState.LEFT,) if self.world.options.is_steady else (MemberState.LEFT, MemberState.DEAD)
@@ -152,11 +160,13 @@ class Watch:
         return self.world.processes[node_id - 1]
 
     def _actual_state(self, process: Process) -> str:
+        """Return the process's true state, for a report."""
         if process.has_left:
             return "left"
         return f"up, start {process.starts}" if process.is_up else "dead"
 
     def _fail(self, name: str, observer: Process, member: GossipMember | None, **numbers: object) -> NoReturn:
+        """Raise `PropertyBroken` with the observer, its entry and the evidence."""
         member = member and member._replace(about=member.about._replace(description=b""))
         raise PropertyBroken(
             name, {"seen_by": observer.name, "at": round(self.world.now, 3), "member": member, **numbers}
@@ -164,5 +174,6 @@ class Watch:
 
 
 def _view_of(observer: Process) -> frozenset[tuple[int, bytes, int, MemberState]]:
+    """Return the observer's entries about all members, without their descriptions."""
     members = observer.swim.members()
     return frozenset((each.node_id, each.disk_uuid, each.incarnation, each.state) for each in members)

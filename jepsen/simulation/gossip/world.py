@@ -50,7 +50,7 @@ class World:
         self._heap: list[Event] = []
         self._order = 0
         self._payload_bytes_max = self.config.payload_bytes_max
-        self._around_bytes = self.config.envelope_bytes + HEADERS_BYTES
+        self._overhead_bytes = self.config.envelope_bytes + HEADERS_BYTES
         frequent: tuple[Message, ...] = (Ping(0, NodeId(0), b""), Ack(0), Nack(0))
         self._small: dict[type[Message], int] = {type(each): payload_bytes_max([each]) for each in frequent}
         """Size of datagrams with one of the most frequent messages, by type."""
@@ -58,29 +58,32 @@ class World:
 
     # time
 
-    def call_at(self, when: float, description: Callable[[], None]) -> None:
+    def call_at(self, when: float, call: Callable[[], None]) -> None:
         """Schedule a call of the harness at this virtual time."""
-        self._push(when, None, description)
+        self._push(when, None, call)
 
     def run_until(self, end: float) -> None:
+        """Run all events up to the virtual time `end`, in seconds."""
         heap = self._heap
         while heap and heap[0][0] <= end:
-            self.now, _, process, description = heappop(heap)
+            self.now, _, process, content = heappop(heap)
             if process is None:
-                assert callable(description), description
-                description()
-            elif description is None:
-                self._wake(process)
+                assert callable(content), content
+                content()
+            elif content is None:
+                self._tick_if_due(process)
             elif process.is_up:
-                assert isinstance(description, Datagram), description
-                self._arrive(process, description)
+                assert isinstance(content, Datagram), content
+                self._deliver(process, content)
         self.now = end
 
-    def _push(self, when: float, process: Process | None, description: Datagram | Callable[[], None] | None) -> None:
+    def _push(self, when: float, process: Process | None, content: Datagram | Callable[[], None] | None) -> None:
+        """Add an event to the heap: a datagram or, with None, a tick for the process, or a call for the harness."""
         self._order += 1
-        heappush(self._heap, (when, self._order, process, description))
+        heappush(self._heap, (when, self._order, process, content))
 
-    def _wake(self, process: Process) -> None:
+    def _tick_if_due(self, process: Process) -> None:
+        """Call the process's timer if it is due now; schedule it again if it is due later."""
         if process.wake_at != self.now or not process.is_running:
             return  # it was called meanwhile, or there is no process to call
         due = process.swim.due()
@@ -98,7 +101,7 @@ class World:
         for send in swim.take_sends():
             self._send(process, send)
         for stream in swim.take_streams():
-            self._open(process, stream)
+            self._open_stream(process, stream)
         for change in swim.take_changes():
             self._watcher(process, change)
         due = swim.due()
@@ -118,6 +121,7 @@ class World:
         self.perform_actions(process)
 
     def pause(self, process: Process) -> None:
+        """Pause the process: its timers wait, and datagrams wait in its inbox."""
         self.note(process, "is stopped")
         process.is_paused = True
 
@@ -133,14 +137,16 @@ class World:
         self.perform_actions(process)
         inbox, process.inbox = process.inbox, []
         for datagram in inbox:
-            self._arrive(process, datagram)
+            self._deliver(process, datagram)
 
     def note(self, process: Process | None, text: str) -> None:
+        """Add an event of a process, or of the harness for None, to the timeline."""
         self.trace.note(int(self.now * 1e9), "" if process is None else process.name, text)
 
     # network
 
     def can_reach(self, sender: NodeId, receiver: NodeId) -> bool:
+        """Return whether the link from the sender to the receiver is open."""
         return (sender, receiver) not in self.blocked
 
     def cut(self, senders: Collection[Process], receivers: Collection[Process]) -> None:
@@ -148,13 +154,14 @@ class World:
         self.blocked |= {(one.node_id, other.node_id) for one in senders for other in receivers}
 
     def _send(self, process: Process, send: OutgoingDatagram) -> None:
+        """Send a datagram: it arrives once, twice, late or never. Its bytes are counted."""
         messages = send.messages
         self.datagrams += 1
         size = self._small.get(type(messages[0])) if len(messages) == 1 else None
         size = size or payload_bytes_max(messages)
-        self.bytes += size + self._around_bytes
+        self.bytes += size + self._overhead_bytes
         if size > self._payload_bytes_max or self.datagrams % ENCODED_ONE_IN == 0:
-            self._measure(messages, size)
+            self._check_encoding(messages, size)
         random, options = self._random.random, self.options
         receiver = self._by_address[send.address]
         if self.blocked and (process.node_id, receiver.node_id) in self.blocked:
@@ -166,14 +173,16 @@ class World:
         if options.duplicate and random() < options.duplicate:
             self._push(self.now + DELAY_MIN_S + random() * options.delay_max_s, receiver, datagram)
 
-    def _measure(self, messages: tuple[Message, ...], size: int) -> None:
+    def _check_encoding(self, messages: tuple[Message, ...], size: int) -> None:
+        """Check the size of a datagram, and that its encoding has at most `size` bytes and decodes to the same."""
         if size > self._payload_bytes_max:
             raise PropertyBroken("datagram-too-large", {"bytes": size, "messages": messages})
         encoded = encode(self._cluster, messages)
         if len(encoded) > size or tuple(decode(encoded, self._cluster)) != messages:
             raise PropertyBroken("encoding", {"bytes": len(encoded), "counted": size, "messages": messages})
 
-    def _arrive(self, process: Process, datagram: Datagram) -> None:
+    def _deliver(self, process: Process, datagram: Datagram) -> None:
+        """Pass a datagram to the process; if it is paused, to its inbox."""
         if process.is_paused:
             if len(process.inbox) < INBOX_MAX:
                 process.inbox.append(datagram)
@@ -183,7 +192,8 @@ class World:
 
     # streams
 
-    def _open(self, process: Process, stream: OutgoingStream) -> None:
+    def _open_stream(self, process: Process, stream: OutgoingStream) -> None:
+        """Open a stream and send its first frame."""
         self.streams += 1
         other = self._by_address[stream.address]
         expires_at = self.now + stream.timeout_s
@@ -210,6 +220,7 @@ class World:
         arrival = self.now + DELAY_MIN_S + self._random.random() * self.options.delay_max_s
 
         def deliver() -> None:
+            """Pass the frame to the receiver, and send its answer back as a frame of the same stream."""
             if not to.is_running or to.starts != to_starts or sender.starts != sender_starts or self.now > expires_at:
                 return
             answer = to.swim.handle_frame(messages, sender.sender, self.now)

@@ -27,7 +27,7 @@ DELAYS_MS: Final = (0, 1, 20, 300)
 
 
 class CutAmbushes:
-    """Injector of power losses at the moment at which a replica truncates its log."""
+    """Injector of faults that make a replica cut its log while syncs of its segments are held."""
 
     def __init__(self, cluster: Cluster, random: Random) -> None:
         self._cluster, self._loop, self._random = cluster, cluster.loop, random
@@ -37,18 +37,21 @@ class CutAmbushes:
         """Number of cuts while a sync of the machine was held."""
 
     def start(self) -> None:
+        """Schedule the first ambush."""
         self._call_later(self._random.uniform(*PERIOD_S), self._prepare)
 
     def end(self) -> None:
-        """Stop these faults; all held syncs return."""
+        """Stop the ambushes; all held syncs return."""
         self._is_over = True
         for machine in self._cluster.machines.values():
             machine.disk.release()
 
-    def _call_later(self, seconds: float, work: Callable[[], object]) -> None:
-        self._loop.call_at_ns(self._loop.now_ns + int(seconds * SECOND_NS), work)
+    def _call_later(self, seconds: float, callback: Callable[[], object]) -> None:
+        """Call `callback` after a time of the simulation."""
+        self._loop.call_at_ns(self._loop.now_ns + int(seconds * SECOND_NS), callback)
 
     def _prepare(self) -> None:
+        """Isolate a leader, perhaps with one follower, hold syncs of their segments, and schedule the next ambush."""
         if self._is_over:
             return
         self._call_later(self._random.uniform(*PERIOD_S), self._prepare)
@@ -67,6 +70,7 @@ class CutAmbushes:
         self._call_later(self._random.uniform(*ALONE_S), self._cluster.network.heal)
 
     def _on_cut(self, machine: Machine) -> None:
+        """End the hold soon after the cut of a log, often with a power loss before or after that."""
         if not machine.disk.has_held:
             return
         self.triggered += 1
@@ -75,8 +79,9 @@ class CutAmbushes:
         self._loop.call_at_ns(at_ns, machine.disk.release)
         if self._random.random() < 0.5:
             at_ns += self._random.choice((-1, *DELAYS_MS)) * MILLISECOND_NS
-            self._loop.call_at_ns(max(at_ns, self._loop.now_ns), self._strike, machine, machine.node.starts)
+            self._loop.call_at_ns(max(at_ns, self._loop.now_ns), self._lose_power, machine, machine.node.starts)
 
-    def _strike(self, machine: Machine, starts: int) -> None:
+    def _lose_power(self, machine: Machine, starts: int) -> None:
+        """Cut the machine's power, unless it is down or was restarted; `starts` is its number of starts at the cut."""
         if machine.node.starts == starts and machine.node.is_up:
             machine.lose_power()

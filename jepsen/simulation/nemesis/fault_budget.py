@@ -52,11 +52,15 @@ class FaultBudget:
         return self.damages
 
     def is_expected(self, machine: Machine, plan: GroupPlan) -> bool:
-        """Return whether a fault damaged files of this replica; also just after their repair, until `open_damages`."""
+        """Return whether a fault damaged files of this replica.
+
+        Stays true between the repair and the next call of `open_damages`."""
         return any(damage.plan is plan and damage.replica == machine.me for damage in self.damages)
 
     def may_damage(self, machine: Machine, only: GroupPlan | None = None) -> bool:
-        """Return whether files of this machine may be damaged or lost: those of all Raft groups, or of `only` one."""
+        """Return whether the machine's files may be damaged or lost.
+
+        Considers the files of all Raft groups, or only those of the group `only`."""
         plans = self.cluster.groups if only is None else [only]
         return all(
             self._keeps_majority(plan, configuration, machine.me)

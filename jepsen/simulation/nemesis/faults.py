@@ -39,6 +39,7 @@ class Faults(MachineFaults[Machine]):
         }
 
     def find_leader(self) -> Machine | None:
+        """Return the machine that leads a random Raft group; None without a leader."""
         found = self.cluster.leader(self.random.choice(self.cluster.groups))
         return None if found is None else found[0]
 
@@ -48,16 +49,20 @@ class Faults(MachineFaults[Machine]):
         super().heal()
 
     def _rolling_restart(self) -> None:
+        """Restart all machines, one per second."""
         for place, machine in enumerate(self.all_machines()):
             self.loop.call_at_ns(self.loop.now_ns + (place + 1) * SECOND_NS, self._restart, machine)
 
     def _restart(self, machine: Machine) -> None:
+        """Crash the machine if it runs; the supervisor starts it within half a second."""
         if machine.is_running:
             machine.crash()
             self.keep_down(machine, (0.05, 0.5))
 
     def _ambush(self) -> None:
-        """Let a power loss or link fault follow the next moments of one kind, on the replica's machine or on all."""
+        """Inject a power loss or an isolation after the next moments of one drawn kind.
+
+        The power loss affects the machine of the replica, or all machines."""
         wanted = self.random.choice(list(Moment))
         strike = self.random.choice((self._strike_power, self._strike_power, self._strike_all, self._strike_links))
         strikes = iter(range(self.random.choice((1, 1, 3))))
@@ -71,6 +76,7 @@ class Faults(MachineFaults[Machine]):
         moment: Moment,
         machine: Machine,
     ) -> None:
+        """Schedule `strike` if the moment is the wanted one; end the ambush when `strikes` is exhausted."""
         if moment is not wanted:
             return
         if next(strikes, None) is None:
@@ -81,14 +87,17 @@ class Faults(MachineFaults[Machine]):
         self.loop.call_at_ns(self.loop.now_ns + delay_ns, strike, machine)
 
     def _strike_power(self, machine: Machine) -> None:
+        """Cut the machine's power and keep it down for a while."""
         machine.lose_power()
         self.keep_down(machine, self.random.choice(((0.0, 0.1), DOWN_S)))
 
     def _strike_all(self, _machine: Machine) -> None:
+        """Cut the power of all machines."""
         for machine in self.all_machines():
             self._strike_power(machine)
 
     def _strike_links(self, machine: Machine) -> None:
+        """Isolate the machine."""
         self.cut(shapes.isolate(machine.node.number, self.numbers()))
 
     # disks
@@ -108,6 +117,7 @@ class Faults(MachineFaults[Machine]):
                     machine.crash()
 
     def _damage_journal(self) -> None:
+        """Crash a random machine, flip a bit in its journal, and restart it, if the fault budget allows the loss."""
         machine = self.random_machine()
         if machine.node.is_up and not machine.is_new_disk and self.fault_budget.may_damage(machine):
             machine.crash()
@@ -116,6 +126,7 @@ class Faults(MachineFaults[Machine]):
                 machine.start()
 
     def _wipe(self) -> None:
+        """Replace the disk of a random machine by an empty one, if the fault budget allows the loss."""
         machine = self.random_machine()
         if not machine.is_new_disk and self.fault_budget.may_damage(machine):
             if machine.node.is_up:
@@ -126,6 +137,7 @@ class Faults(MachineFaults[Machine]):
     # operators
 
     def _transfer(self) -> None:
+        """Request a leadership transfer in a random Raft group, to a random voter."""
         plan = self.random.choice(self.cluster.groups)
         found = self.cluster.leader(plan)
         if found is not None:
@@ -134,6 +146,7 @@ class Faults(MachineFaults[Machine]):
             machine.call(partial(self._transfer_to, plan, machine, target))
 
     def _transfer_to(self, plan: GroupPlan, machine: Machine, target: ReplicaId, driver: Driver) -> None:
+        """Transfer the leadership of the group's replica in this driver; note an error."""
         group = driver.groups.get(plan.key)
         try:
             if group is not None:
@@ -151,6 +164,7 @@ class Faults(MachineFaults[Machine]):
                     machine.call(partial(self._trim_at, plan, Offset(read_up_to)))
 
     def _trim_at(self, plan: GroupPlan, offset: Offset, driver: Driver) -> None:
+        """Trim the group's replica in this driver to the offset, at most to its high watermark."""
         group = driver.groups.get(plan.key)
         if group is not None:
             group.trim(min(offset, group.high_watermark))

@@ -37,6 +37,7 @@ class FlippedBit(NamedTuple):
         return f"{self.path} at {self.position}"
 
     def is_in(self, disk: TimedDisk) -> bool:
+        """Return whether the file still has the wrong byte."""
         return _read(disk, self.path, self.position, 1) == self.content
 
 
@@ -51,6 +52,9 @@ class ZeroedPage(NamedTuple):
         return f"{self.path}: the page at {self.position}"
 
     def is_in(self, disk: TimedDisk) -> bool:
+        """Return whether some bytes of the page are still zero instead of their former values.
+
+        False as well once the page has other content, such as that of a new file."""
         now = _read(disk, self.path, self.position, len(self.before))
         pairs = list(zip(now, self.before, strict=False))
         return any(new != old for new, old in pairs) and all(new in (old, 0) for new, old in pairs)
@@ -64,7 +68,7 @@ def _read(disk: TimedDisk, path: str, position: int, length: int) -> bytes:
 def damage_file(
     disk: TimedDisk, is_meant: Callable[[str], bool], random: Random, note: Callable[[str], None]
 ) -> DiskDamage | None:
-    """Damage a random file whose path satisfies `is_meant`; return the damage, or None without such a file."""
+    """Damage a random file whose path satisfies `is_meant`; return the damage, or None if nothing was damaged."""
     files = [
         (path, content)
         for path, content in disk.snapshot().items()
@@ -88,7 +92,7 @@ def damage_file(
 
 
 def damage_journal(disk: TimedDisk, disk_uuid: UUID, random: Random, note: Callable[[str], None]) -> bool:
-    """Flip a bit in the written part of the journal; return False without one."""
+    """Flip a bit in the written part of the journal; return false if nothing is written."""
     files = [
         (path, content)
         for path, content in disk.snapshot().items()

@@ -36,13 +36,21 @@ class AnyMachine(Protocol):
     def disk(self) -> TimedDisk: ...
 
     @property
-    def is_running(self) -> bool: ...
+    def is_running(self) -> bool:
+        """Whether a process exists and is not paused."""
+        ...
 
-    def note(self, text: str) -> None: ...
+    def note(self, text: str) -> None:
+        """Add an event of this machine to the timeline."""
+        ...
 
-    def crash(self) -> None: ...
+    def crash(self) -> None:
+        """Kill the process, which must be up; the disk keeps all writes."""
+        ...
 
-    def lose_power(self) -> None: ...
+    def lose_power(self) -> None:
+        """Cut the power: the disk keeps synced writes, and a random part of the rest."""
+        ...
 
 
 M = TypeVar("M", bound=AnyMachine)
@@ -81,6 +89,7 @@ class MachineFaults(ABC, Generic[M]):
         """Return a machine with a leader of a Raft group; None without one."""
 
     def inject(self, fault: Fault) -> None:
+        """Inject a fault of this kind."""
         self.kinds[fault]()
 
     def heal(self) -> None:
@@ -99,9 +108,11 @@ class MachineFaults(ABC, Generic[M]):
     # choosing
 
     def all_machines(self) -> list[M]:
+        """Return all machines, up or down, in the order of their node ids."""
         return list(self.machines.values())
 
     def numbers(self) -> list[int]:
+        """Return the numbers of all nodes."""
         return [machine.node.number for machine in self.all_machines()]
 
     def random_machine(self) -> M:
@@ -112,8 +123,8 @@ class MachineFaults(ABC, Generic[M]):
                 return leader
         return self.random.choice(self.all_machines())
 
-    def some_machines(self) -> list[M]:
-        """Return one machine, a minority, a majority or all; each at most once."""
+    def draw_machines(self) -> list[M]:
+        """Return random machines: one, a minority, a majority or all; each at most once."""
         count = len(self.all_machines())
         chosen = self.random.choice((1, 1, (count - 1) // 2, count // 2 + 1, count))
         first = self.random_machine()
@@ -126,37 +137,44 @@ class MachineFaults(ABC, Generic[M]):
         self.loop.call_at_ns(due_ns, self._undo, self._healed, undo)
 
     def _undo(self, healed: int, undo: Callable[[], object]) -> None:
+        """Call `undo` unless `heal` was called since it was scheduled; `healed` is the former number of calls."""
         if healed == self._healed:
             undo()
 
     # machines
 
     def keep_down(self, machine: M, seconds: tuple[float, float] = DOWN_S) -> None:
+        """Keep the machine down for a random time within `seconds`, before the supervisor starts it."""
         self.down_until_ns[machine.node_id] = self.loop.now_ns + int(self.random.uniform(*seconds) * SECOND_NS)
 
     def _crash(self) -> None:
-        for machine in self.some_machines():
+        """Crash some machines and keep them down for a while."""
+        for machine in self.draw_machines():
             if machine.node.is_up:
                 machine.crash()
                 self.keep_down(machine)
 
     def _lose_power(self) -> None:
-        for machine in self.some_machines():
+        """Cut the power of some machines and keep them down for a while."""
+        for machine in self.draw_machines():
             machine.lose_power()
             self.keep_down(machine)
 
     def _pause(self) -> None:
-        for machine in self.some_machines():
+        """Pause the processes of some machines for a while."""
+        for machine in self.draw_machines():
             process = machine.node.process
             if process is not None and process.state is State.RUNNING:
                 machine.node.pause()
                 self.undo_later(FAULT_S, partial(self._resume, machine, process))
 
     def _resume(self, machine: M, process: Process) -> None:
+        """Resume the process, unless it has ended or was resumed."""
         if machine.node.process is process and process.state is State.PAUSED:
             machine.node.resume()
 
     def _disturb_clock(self) -> None:
+        """Step the wall clock of a machine, and let its clocks drift for a while."""
         machine = self.random_machine()
         machine.node.jump_wall(self.random.randint(-60, 60) * SECOND_NS)
         machine.node.set_drift(self.random.choice((-300_000, -1_000, 1_000, 300_000)))
@@ -165,15 +183,18 @@ class MachineFaults(ABC, Generic[M]):
     # network
 
     def cut(self, cuts: Iterable[shapes.Cut]) -> None:
+        """Cut these links for a while; then all links are restored."""
         self.network.impose(cuts)
         self.undo_later(FAULT_S, self.network.heal)
 
     def _cut_one_way(self) -> None:
+        """Cut all links from a machine, or all links to it, for a while."""
         node = [self.random_machine().node.number]
         others = [number for number in self.numbers() if number not in node]
         self.cut(shapes.one_way_cuts(node, others) if self.random.random() < 0.5 else shapes.one_way_cuts(others, node))
 
     def _make_lossy(self) -> None:
+        """Make the links of one machine, or all links, slow and lossy for a while."""
         conditions = LinkConditions(
             delay_max_ns=self.random.choice((5, 50, 300)) * MILLISECOND_NS,
             loss=self.random.choice((0.05, 0.3)),
@@ -189,6 +210,7 @@ class MachineFaults(ABC, Generic[M]):
         self.undo_later(FAULT_S, self.network.heal)
 
     def _reset_streams(self) -> None:
+        """Reset all streams between two random machines."""
         if len(self.machines) == 1:
             return
         a, b = self.random.sample(self.all_machines(), 2)
@@ -198,22 +220,25 @@ class MachineFaults(ABC, Generic[M]):
 
     def slow_disks(self, slow: Callable[[TimedDisk], object]) -> None:
         """Slow down the disks of one or several machines for a while."""
-        for machine in self.some_machines():
+        for machine in self.draw_machines():
             slow(machine.disk)
             machine.note("its disk gets slow")
             self.undo_later(FAULT_S, machine.disk.recover)
 
     def _slow_down_disk(self) -> None:
+        """Make the syncs of some disks 10 or 100 times as slow for a while."""
         self.slow_disks(lambda disk: disk.slow_down(self.random.choice((10, 100))))
 
     def _fail_sync(self) -> None:
+        """Fail the next sync of a random machine's disk."""
         machine = self.random_machine()
         if machine.is_running:
             machine.note("its next sync fails")
             machine.disk.fail_sync()
 
     def _fill_disk(self) -> None:
-        for machine in self.some_machines():
+        """Leave only a few bytes of free space on some disks for a while."""
+        for machine in self.draw_machines():
             machine.disk.capacity_bytes = machine.disk.used_bytes() + self.random.choice((0, 500, 5_000, 30_000))
             machine.note("its disk is nearly full")
             self.undo_later(FAULT_S, machine.disk.recover)

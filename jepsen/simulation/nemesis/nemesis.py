@@ -36,13 +36,14 @@ class Nemesis:
         self._is_over = False
 
     def start(self) -> None:
+        """Start the operators, the supervisor and the faults."""
         for operator in self.operators:
             operator.start()
         self._supervise()
         if self.cut_ambushes is not None:
             self.cut_ambushes.start()
         if self.cluster.options.faults:
-            self.loop.call_at_ns(self.loop.now_ns + SECOND_NS, self._period)
+            self.loop.call_at_ns(self.loop.now_ns + SECOND_NS, self._begin_period)
 
     def end(self) -> None:
         """Inject no more faults, and end those under way as far as possible."""
@@ -54,10 +55,12 @@ class Nemesis:
         self.heal()
 
     def heal(self) -> None:
+        """End all faults that can end at once, and record that in the history."""
         self.cluster.recorder.nemesis("heal")
         self.faults.heal()
 
-    def _period(self) -> None:
+    def _begin_period(self) -> None:
+        """Begin a period, with one to three faults or quiet, and schedule the next one."""
         if self._is_over:
             return
         options = self.cluster.options
@@ -68,7 +71,7 @@ class Nemesis:
             for fault in self.random.choices(options.faults, k=self.random.randint(1, 3)):
                 self.cluster.recorder.nemesis(fault.value)
                 self.faults.inject(fault)
-        self.loop.call_at_ns(self.loop.now_ns + int(self.random.uniform(*PERIOD_S) * SECOND_NS), self._period)
+        self.loop.call_at_ns(self.loop.now_ns + int(self.random.uniform(*PERIOD_S) * SECOND_NS), self._begin_period)
 
     def _supervise(self) -> None:
         """Start the nodes that are down, unless a fault keeps them down."""

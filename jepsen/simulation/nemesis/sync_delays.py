@@ -40,6 +40,7 @@ class UnorderedDelays:
         return self._random.randint(most_ns // 10, most_ns)
 
     def _slowness_of(self, files: Sequence[File], directories: Sequence[str]) -> int:
+        """Return the factor of the slowest kind of files that the sync covers, at least 1."""
         of_files = (self.segments if is_outside_journal(file) else self.journal for file in files)
         return max(*of_files, self.directories if directories else 1, 1)
 

@@ -46,11 +46,14 @@ class Link:
         self._free_ns = 0
 
     def cut(self) -> None:
+        """Cut the link; messages in flight are lost."""
         self.is_cut = True
         self.cuts += 1
 
     def ticket(self) -> int:
-        """Return the ticket of a message sent now, for `passes` at its arrival."""
+        """Return the number of cuts so far, or -1 while the link is cut.
+
+        `passes` compares this ticket of a message with the cuts at the message's arrival."""
         return -1 if self.is_cut else self.cuts
 
     def passes(self, ticket: int) -> bool:
@@ -58,20 +61,24 @@ class Link:
         return not self.is_cut and self.cuts == ticket
 
     def delay_ns(self) -> int:
+        """Return a random delay of a message, in nanoseconds."""
         return self._random.randint(self.conditions.delay_min_ns, self.conditions.delay_max_ns)
 
     def is_lost(self) -> bool:
+        """Return at random whether a datagram is lost."""
         return self._random.random() < self.conditions.loss
 
     def is_duplicated(self) -> bool:
+        """Return at random whether a datagram arrives twice."""
         return self._random.random() < self.conditions.duplicate
 
     def reorder_delay_ns(self) -> int:
+        """Return an additional delay of a datagram, in nanoseconds; mostly 0."""
         late = self._random.random() < self.conditions.reorder
         return self._random.randint(0, self.conditions.reorder_ns) if late else 0
 
     def retransmit_delay_ns(self) -> int:
-        """Return the delay of a stream's message by losses and retransmissions."""
+        """Return the additional delay of a stream's message by losses and retransmissions, in nanoseconds."""
         losses = 0
         while losses < RETRANSMISSIONS_MAX and self.is_lost():
             losses += 1
@@ -93,6 +100,7 @@ class Link:
 
 
 def size_of(message: object) -> int:
+    """Return the size of a message in bytes; `MESSAGE_BYTES` if it is not bytes."""
     return len(message) if isinstance(message, bytes | bytearray | memoryview) else MESSAGE_BYTES
 
 

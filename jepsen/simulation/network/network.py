@@ -67,6 +67,7 @@ class SimulatedNetwork:
         node.on_crash(self._switchboard.on_process_crash)
 
     def link(self, source: Node, destination: Node) -> Link:
+        """Return the link in this direction, created at its first use; a node reaches itself without faults."""
         key = (source.number, destination.number)
         link = self._links.get(key)
         if link is None:
@@ -106,6 +107,7 @@ class SimulatedNetwork:
             self.loop.call_at_ns(arrival_ns, self._arrive, *args)
 
     def _arrive(self, source: Node, destination: Node, service: str, message: object, ticket: int) -> None:
+        """Deliver a datagram to the process that has bound the service, or drop it with the reason."""
         process, receive = self._bindings.get((destination.number, service), (None, None))
         if not self.link(source, destination).passes(ticket):
             self.drop(source, destination, service, "cut under way")
@@ -146,6 +148,7 @@ class SimulatedNetwork:
             self.cut(self._nodes[source], self._nodes[destination])
 
     def repair(self, source: Node, destination: Node) -> None:
+        """End the cut of the link in this direction."""
         self.loop.note(source.name, f"reaches {destination.name} again")
         self.link(source, destination).is_cut = False
 

@@ -55,4 +55,5 @@ def one_way_cuts(senders: Sequence[int], receivers: Sequence[int]) -> list[Cut]:
 
 
 def shuffle_nodes(nodes: Sequence[int], random: Random) -> list[int]:
+    """Return the nodes in random order."""
     return random.sample(list(nodes), len(nodes))

@@ -26,7 +26,9 @@ DRAINED_BYTES: Final = 1 << 16
 class Carrier(Protocol):
     """Interface of the switchboard that a stream needs."""
 
-    def transmit(self, end: "Stream", message: object, size_bytes: int | None) -> None: ...
+    def transmit(self, end: "Stream", message: object, size_bytes: int | None) -> None:
+        """Send a message from this end to its peer; the size is computed when it is None."""
+        ...
 
     def finish(self, end: "Stream") -> None:
         """Send the end of the stream to the peer, after all messages."""
@@ -129,10 +131,11 @@ class Stream:
 
     @property
     def is_severed(self) -> bool:
+        """Whether data from this end was lost, so that nothing that follows may arrive."""
         return self._severed
 
     def take(self, message: object, size_bytes: int) -> None:
-        """Receive a message; runs in the process of this end."""
+        """Pass an arrived message to the callback or the buffer of `receive`; runs in the process of this end."""
         self.peer.release_pending(size_bytes)
         if self.lost is not None:
             self._board.refuse(self.peer)
@@ -143,6 +146,7 @@ class Stream:
             self._wake(self._receiver)
 
     def release_pending(self, size_bytes: int) -> None:
+        """Subtract bytes that the peer has received from the pending ones."""
         self.pending_bytes -= size_bytes
         assert self.pending_bytes >= 0, (self, self.pending_bytes)
         self._wake_drainers()
@@ -156,6 +160,7 @@ class Stream:
             self._end(error)
 
     def _end(self, error: Exception) -> None:
+        """Record why the stream ended, and wake all waiting tasks; report the reason unless this end closed it."""
         self.lost = error
         self._board.forget(self)
         self._wake(self._receiver)
@@ -164,10 +169,12 @@ class Stream:
             self._on_lost(error)
 
     def _wake_drainers(self) -> None:
+        """Wake all tasks that wait in `drain`."""
         drainers, self._drainers = self._drainers, []
         for future in drainers:
             self._wake(future)
 
     def _wake(self, future: "asyncio.Future[None] | None") -> None:
+        """Complete the future of a waiting task; do nothing for None or a completed future."""
         if future is not None and not future.done():
             future.set_result(None)

@@ -29,11 +29,17 @@ class StreamTimes(NamedTuple):
 class StreamNetwork(Protocol):
     """Interface of the network that the switchboard needs."""
 
-    def link(self, source: Node, destination: Node) -> Link: ...
+    def link(self, source: Node, destination: Node) -> Link:
+        """Return the link in this direction."""
+        ...
 
-    def record_delivery(self, source: Node, destination: Node) -> None: ...
+    def record_delivery(self, source: Node, destination: Node) -> None:
+        """Add a delivery to the digest of the run."""
+        ...
 
-    def drop(self, source: Node, destination: Node, service: str, reason: str) -> None: ...
+    def drop(self, source: Node, destination: Node, service: str, reason: str) -> None:
+        """Count a dropped message."""
+        ...
 
 
 class Switchboard:
@@ -45,11 +51,15 @@ class Switchboard:
         self._ends: dict[Stream, None] = {}  # living ends in the order of their opening
 
     def listen(self, process: Process, service: str, accept: Accept) -> None:
+        """Pass streams to the service on the process's node to `accept`, until the process ends."""
         self._listeners[process.node.number, service] = process, accept
 
     # Opening
 
     async def connect(self, source: Process, destination: Node, service: str) -> Stream:
+        """Open a stream to a service.
+
+        Raises `ConnectionRefusedError` when no process listens there, and `TimeoutError` without an answer."""
         opened: asyncio.Future[Stream] = self._loop.create_future()
         link = self._network.link(source.node, destination)
         if link.is_cut:
@@ -57,7 +67,7 @@ class Switchboard:
         else:
             arrival_ns = self._loop.now_ns + link.retransmit_delay_ns() + link.delay_ns()
             args = (source, destination, service, opened, link.ticket())
-            self._loop.call_at_ns(arrival_ns, self._request_arrives, *args)
+            self._loop.call_at_ns(arrival_ns, self._on_request_arrival, *args)
         timeout = self._loop.call_at_ns(
             self._loop.now_ns + self._times.connect_ns,
             self._answer,
@@ -70,10 +80,10 @@ class Switchboard:
         finally:
             timeout.cancel()
 
-    def _request_arrives(
+    def _on_request_arrival(
         self, source: Process, destination: Node, service: str, opened: "asyncio.Future[Stream]", ticket: int
     ) -> None:
-        """Handle the arrival of a request to open a stream."""
+        """Accept a request to open a stream if a process listens, and send the answer back."""
         if not source.is_alive or opened.done():
             return
         if not self._network.link(source.node, destination).passes(ticket):
@@ -87,16 +97,17 @@ class Switchboard:
         else:
             answer = self._open(source, process, service)
             process.call_soon(accept, answer.peer)
-        self._loop.call_at_ns(arrival_ns, self._answer_arrives, source, destination, opened, answer, back.ticket())
+        self._loop.call_at_ns(arrival_ns, self._on_answer_arrival, source, destination, opened, answer, back.ticket())
 
     def _open(self, source: Process, accepting: Process, service: str) -> Stream:
+        """Create both ends of a stream; return the end of `source`, whose `peer` is the other one."""
         near = Stream(self, source, accepting.node, service)
         far = Stream(self, accepting, source.node, service)
         near.peer, far.peer = far, near
         self._ends[near] = self._ends[far] = None
         return near
 
-    def _answer_arrives(
+    def _on_answer_arrival(
         self,
         source: Process,
         destination: Node,
@@ -104,6 +115,7 @@ class Switchboard:
         answer: Stream | Exception,
         ticket: int,
     ) -> None:
+        """Complete the attempt with the stream or the refusal; break a stream that is no longer wanted."""
         service = answer.service if isinstance(answer, Stream) else "refusal"
         if not self._network.link(destination, source.node).passes(ticket):
             self._network.drop(destination, source.node, service, "cut under way, no stream opens")
@@ -120,6 +132,7 @@ class Switchboard:
         source.call_soon(self._complete_attempt, opened, answer)
 
     def _complete_attempt(self, opened: "asyncio.Future[Stream]", answer: Stream | Exception) -> None:
+        """Set the result of the attempt, unless it has timed out; then break the stream."""
         if opened.done():
             if isinstance(answer, Stream):
                 self._break_both(answer)
@@ -131,6 +144,7 @@ class Switchboard:
     # Sending
 
     def transmit(self, end: Stream, message: object, size_bytes: int | None) -> None:
+        """Send a message over the link of this end, in order; without `size_bytes` the size is computed."""
         size = size_of(message) if size_bytes is None else size_bytes
         link = self._network.link(end.process.node, end.peer_node)
         sent_ns = link.sent_ns(self._loop.now_ns, size)
@@ -142,6 +156,7 @@ class Switchboard:
             self._loop.call_at_ns(arrival_ns, self._arrive, end, freeze(message), size, link.ticket())
 
     def _arrive(self, end: Stream, message: object, size_bytes: int, ticket: int) -> None:
+        """Deliver a stream's message to the peer's process, or drop it with the reason."""
         source, destination = end.process.node, end.peer_node
         if end.is_severed:
             self._drop_message(end, "stream broken")
@@ -154,6 +169,7 @@ class Switchboard:
             end.peer.process.call_soon(end.peer.take, message, size_bytes)
 
     def _drop_message(self, end: Stream, reason: str) -> None:
+        """Count a dropped message of this end, after which nothing more from this end may arrive."""
         end.sever()
         self._network.drop(end.process.node, end.peer_node, end.service, reason)
 
@@ -161,39 +177,46 @@ class Switchboard:
         """Reset a stream whose other end no longer exists; otherwise this end would stay open for ever."""
         self._network.drop(end.process.node, end.peer_node, end.service, "the other end is gone")
         back = self._network.link(end.peer_node, end.process.node)
-        self._loop.call_at_ns(self._loop.now_ns + back.delay_ns(), self._refusal_arrives, end, back.ticket())
+        self._loop.call_at_ns(self._loop.now_ns + back.delay_ns(), self._on_refusal_arrival, end, back.ticket())
 
-    def _refusal_arrives(self, end: Stream, ticket: int) -> None:
+    def _on_refusal_arrival(self, end: Stream, ticket: int) -> None:
+        """Break the refused end, unless the refusal was lost by a cut."""
         if self._network.link(end.peer_node, end.process.node).passes(ticket):
             self._break(end)
 
     def finish(self, end: Stream) -> None:
+        """Send the end of the stream to the peer, after all messages."""
         link = self._network.link(end.process.node, end.peer_node)
         arrival_ns = end.arrival_ns(self._loop.now_ns + link.retransmit_delay_ns() + link.delay_ns())
-        self._loop.call_at_ns(arrival_ns, self._finish_arrives, end, link.ticket())
+        self._loop.call_at_ns(arrival_ns, self._on_finish_arrival, end, link.ticket())
 
-    def _finish_arrives(self, end: Stream, ticket: int) -> None:
+    def _on_finish_arrival(self, end: Stream, ticket: int) -> None:
+        """End the peer's stream with `EOFError`; if the end or earlier data was lost, break it later."""
         if self._network.link(end.process.node, end.peer_node).passes(ticket) and not end.is_severed:
             end.peer.process.call_soon(end.peer.fail, EOFError(f"{end.peer}: closed by the peer"))
         else:
             self._break_later(end.peer)
 
     def forget(self, end: Stream) -> None:
+        """Remove the end from the open ones."""
         self._ends.pop(end, None)
 
     # Breaking
 
     def on_cut(self, source: Node, destination: Node) -> None:
+        """Let each end of the streams between the nodes check later whether its stream is broken."""
         for end in self._ends_between(source, destination):
             self._loop.call_at_ns(self._draw_detection_time(), self._notice_cut, end)
 
     def _notice_cut(self, end: Stream) -> None:
+        """Break the end if data was lost or a link is still cut; otherwise the stream continues."""
         out = self._network.link(end.process.node, end.peer_node)
         back = self._network.link(end.peer_node, end.process.node)
         if out.is_cut or back.is_cut or end.is_severed or end.peer.is_severed:
             self._break(end)
 
     def reset(self, a: Node, b: Node) -> None:
+        """Break both ends of all streams between the two nodes, each at a random time; data in flight is lost."""
         for end in self._ends_between(a, b):
             end.sever()
             self._break_later(end)
@@ -208,39 +231,46 @@ class Switchboard:
             reset_ns = self._loop.now_ns + link.delay_ns()
             sends_reset = self._random.random() < 0.5
             detected_ns = self._draw_detection_time()
-            self._loop.call_at_ns(reset_ns, self._reset_arrives, end, sends_reset and not link.is_cut, detected_ns)
+            self._loop.call_at_ns(reset_ns, self._on_reset_arrival, end, sends_reset and not link.is_cut, detected_ns)
 
-    def _reset_arrives(self, end: Stream, arrives: bool, detected_ns: int) -> None:
+    def _on_reset_arrival(self, end: Stream, sends_reset: bool, detected_ns: int) -> None:
+        """Drop the rest of a crashed process's data; break the peer now by a reset, or at `detected_ns`."""
         end.sever()
-        if arrives and not self._network.link(end.process.node, end.peer_node).is_cut:
+        if sends_reset and not self._network.link(end.process.node, end.peer_node).is_cut:
             self._break(end.peer)
         else:
             self._loop.call_at_ns(max(detected_ns, self._loop.now_ns), self._break, end.peer)
 
     def _break_both(self, end: Stream) -> None:
+        """Break this end now and its peer later."""
         self._break(end)
         end.peer.sever()
         self._break_later(end.peer)
 
     def _break_later(self, end: Stream) -> None:
+        """Break the end at the random time at which its process detects the loss."""
         self._loop.call_at_ns(self._draw_detection_time(), self._break, end)
 
     def _break(self, end: Stream) -> None:
+        """End the stream at this end with `ConnectionResetError`."""
         end.process.call_soon(end.fail, ConnectionResetError(errno.ECONNRESET, f"{end} broke"))
 
     def _ends_between(self, a: Node, b: Node) -> list[Stream]:
+        """Return the open ends of all streams between the two nodes."""
         nodes = ((a, b), (b, a))
         return [end for end in self._ends if (end.process.node, end.peer_node) in nodes]
 
     def _draw_detection_time(self) -> int:
-        """Return the random time at which a process detects that its peer is unreachable."""
+        """Return the random time, in nanoseconds, at which a process detects that its peer is unreachable."""
         times = self._times
         return self._loop.now_ns + self._random.randint(times.notice_min_ns, times.notice_max_ns)
 
 
 def _refused_error(node: Node, service: str) -> Exception:
+    """Return the error of a connection to a service without a listening process."""
     return ConnectionRefusedError(errno.ECONNREFUSED, f"no process listens to {service} on {node.name}")
 
 
 def _timeout_error(node: Node, service: str) -> Exception:
+    """Return the error of a connection attempt without an answer."""
     return TimeoutError(errno.ETIMEDOUT, f"no answer from {service} on {node.name}")

@@ -26,11 +26,17 @@ RECONNECT_S: Final = 0.05
 class Receiver(Protocol):
     """Interface of the driver for received messages."""
 
-    def receive(self, node: NodeId, envelopes: Sequence[Envelope]) -> None: ...
+    def receive(self, node: NodeId, envelopes: Sequence[Envelope]) -> None:
+        """Receive messages of Raft groups from a node."""
+        ...
 
-    def receive_heartbeat(self, node: NodeId, heartbeat: ProcessHeartbeat) -> None: ...
+    def receive_heartbeat(self, node: NodeId, heartbeat: ProcessHeartbeat) -> None:
+        """Receive a heartbeat of a node's process."""
+        ...
 
-    async def serve(self, node: NodeId, request: object) -> object: ...
+    async def serve(self, node: NodeId, request: object) -> object:
+        """Return the answer to a bulk request. Raises `RaftlogError` for a refusal."""
+        ...
 
 
 class SimulatedTransport(Transport):
@@ -48,7 +54,9 @@ class SimulatedTransport(Transport):
         self._network, self._process, self._nodes = network, process, nodes
         self._numbers = {node.number: number for number, node in nodes.items()}
         self._watch = watch
-        self._lines = {number: PeerStream(network, process, node) for number, node in nodes.items()} if streams else {}
+        self._peer_streams = (
+            {number: PeerStream(network, process, node) for number, node in nodes.items()} if streams else {}
+        )
         self._receiver: Receiver | None = None
 
     def deliver_to(self, receiver: Receiver) -> None:
@@ -56,28 +64,34 @@ class SimulatedTransport(Transport):
         self._receiver = receiver
         network, process = self._network, self._process
         network.bind(process, RAFT, self._on_datagram)
-        network.listen(process, RAFT, self._accept_line)
+        network.listen(process, RAFT, self._accept_stream)
         network.listen(process, BULK, self._accept_bulk)
 
     # out
 
     def send(self, node: NodeId, envelopes: Sequence[Envelope]) -> None:
+        """Show the messages to the observer, and send them; they may be lost."""
         self._watch(envelopes)
         self._transmit(node, [freeze_envelope(envelope) for envelope in envelopes], size_of(envelopes))
 
     def send_heartbeat(self, node: NodeId, heartbeat: ProcessHeartbeat) -> None:
+        """Send a heartbeat of this process; it may be lost."""
         self._transmit(node, heartbeat, 16)
 
     def _transmit(self, node: NodeId, message: object, size_bytes: int) -> None:
+        """Send a message by stream or datagram; do nothing for an unknown node."""
         destination = self._nodes.get(node)
         if destination is None:
             return
-        if self._lines:
-            self._lines[node].send(message, size_bytes)
+        if self._peer_streams:
+            self._peer_streams[node].send(message, size_bytes)
         else:
             self._network.send(self._process, destination, RAFT, message, size_bytes)
 
     async def request(self, node: NodeId, request: object) -> object:
+        """Send a bulk request over a stream of its own, and return the answer.
+
+        Raises `OSError`, also for a refusal, or `TimeoutError`."""
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 stream = await self._network.connect(self._process, self._nodes[node], BULK)
@@ -95,6 +109,7 @@ class SimulatedTransport(Transport):
     # in
 
     def _on_datagram(self, source: Node, message: object) -> None:
+        """Pass a received message to the receiver, if there is one."""
         receiver, node = self._receiver, self._numbers[source.number]
         if receiver is None:
             return
@@ -103,14 +118,17 @@ class SimulatedTransport(Transport):
         else:
             receiver.receive(node, message)  # type: ignore[arg-type]  # nothing else is sent
 
-    def _accept_line(self, stream: Stream) -> None:
+    def _accept_stream(self, stream: Stream) -> None:
+        """Pass all messages of a peer's stream to the receiver."""
         source = stream.peer_node
         stream.start(lambda message: self._on_datagram(source, message), lambda _error: None)
 
     def _accept_bulk(self, stream: Stream) -> None:
+        """Serve the request of a bulk stream in a task."""
         self._process.spawn(self._serve(stream), name="serve")
 
     async def _serve(self, stream: Stream) -> None:
+        """Receive one request, and send the answer or the refusal back."""
         receiver = self._receiver
         if receiver is None:
             return
@@ -136,6 +154,7 @@ class PeerStream:
         self._is_connecting = False
 
     def send(self, message: object, size_bytes: int) -> None:
+        """Send a message, opening the stream if there is none; messages are dropped while it is being opened."""
         stream = self._stream
         if stream is not None and stream.lost is None:
             stream.send(message, size_bytes)
@@ -144,6 +163,7 @@ class PeerStream:
             self._process.spawn(self._connect(message, size_bytes), name="connect")
 
     async def _connect(self, message: object, size_bytes: int) -> None:
+        """Open the stream and send its first message; after an error, wait before the next attempt."""
         try:
             stream = await self._network.connect(self._process, self._peer, RAFT)
             stream.send(message, size_bytes)
@@ -165,6 +185,7 @@ def size_of(envelopes: Sequence[Envelope]) -> int:
 
 
 def freeze_envelope(envelope: Envelope) -> Envelope:
+    """Return a copy of the message in which entries have their own bytes; other messages unchanged."""
     message = envelope.message
     if type(message) is not AppendRequest or not message.entries:
         return envelope

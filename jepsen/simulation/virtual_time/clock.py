@@ -34,6 +34,7 @@ class NodeClock:
         return self.local_ns(global_ns) + self._wall_start_ns
 
     def set_drift(self, drift_ppm: int, global_ns: int) -> None:
+        """Set the drift from the simulation's time `global_ns` on."""
         assert drift_ppm > -PPM, drift_ppm
         self._local_base_ns, self._global_base_ns = self.local_ns(global_ns), global_ns
         self.drift_ppm = drift_ppm

@@ -30,6 +30,7 @@ def unwind(loop: asyncio.AbstractEventLoop, tasks: Sequence[VirtualTask[Any]]) -
 
 
 def _close(coroutine: Any, errors: list[BaseException]) -> None:
+    """Close the coroutine, again after an error, and add each error to `errors`."""
     for _ in range(ATTEMPTS_MAX):
         try:
             coroutine.close()

@@ -48,6 +48,8 @@ def forbid(cls: type, names: tuple[str, ...] = FORBIDDEN) -> None:
 
 
 def _make_refusal(name: str) -> Any:
+    """Return a method of this name that raises `RealInputOutput`."""
+
     def refused(*args: object, **options: object) -> NoReturn:
         raise RealInputOutput(f"{name} does not exist in virtual time: simulated code does no real input or output")
 

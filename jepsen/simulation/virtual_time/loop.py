@@ -91,9 +91,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._run_to(max(self.now_ns, to_ns(time_s)))
 
     def run_for(self, seconds: float) -> None:
+        """Run all callbacks due within this time of the simulation."""
         self._run_to(self.now_ns + to_ns(seconds))
 
     def _run_to(self, deadline_ns: int | None) -> None:
+        """Run until the deadline, or without one until `run_until`'s condition holds."""
         self._deadline_ns = deadline_ns
         try:
             self.run_forever()
@@ -122,9 +124,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 return
 
     def _stop_requested(self) -> bool:
+        """Return whether `stop` was called."""
         return bool(getattr(self, "_stopping", False))
 
     def _end_turn(self) -> None:
+        """Stop the loop, and raise the failure of the run if there is one."""
         self.stop()
         if self._failure is not None:
             failure, self._failure = self._failure, None
@@ -144,6 +148,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return False
 
     def _execute(self, handle: VirtualHandle, process: Process | None) -> None:
+        """Run one callback as part of its process, and record it in the trace. Raises `Livelock`."""
         self._instant_steps += 1
         if self._instant_steps > CALLBACKS_PER_INSTANT_MAX:
             raise Livelock(f"{self._instant_steps} callbacks at {self.now_ns / 1e9:.9f} s, the last one {handle}")
@@ -162,6 +167,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self.after_step()
 
     def _label(self, callback: Callable[..., object]) -> int:
+        """Return the callback's label for the trace: a checksum of its name, or the label of its task."""
         owner = getattr(callback, "__self__", None)
         if type(owner) is VirtualTask:
             return owner.label
@@ -182,6 +188,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._failure.add_note(f"at {self.now_ns / 1e9:.9f} s: {context['message']}")
 
     def _describe_waiting_tasks(self) -> str:
+        """Return a text with the number of waiting tasks and the names of the first ten."""
         waiting = sorted(self._tasks(), key=lambda task: task.number)
         shown = "; ".join(f"{task.get_name()} ({name_of(task.get_coro())})" for task in waiting[:10])
         return f"nothing will ever happen after {self.now_ns / 1e9:.9f} s; {len(waiting)} tasks wait: {shown}"
@@ -194,6 +201,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return (self.now_ns if process is None else process.node.clock.local_ns(self.now_ns)) / SECOND_NS
 
     def call_soon(self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None) -> VirtualHandle:
+        """Schedule a callback for the next turn, in the process of its context."""
         handle = VirtualHandle(callback, args, copy_context() if context is None else context)
         self._ready_handles.append(handle)
         return handle
@@ -201,11 +209,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_later(
         self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> VirtualHandle:
+        """Schedule a callback after `delay` seconds on the clock of the calling process."""
         return self._call_at_local_ns(self._local_ns() + to_ns(max(0, delay)), callback, args, context)
 
     def call_at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> VirtualHandle:
+        """Schedule a callback at a time, in seconds, on the clock of the calling process."""
         return self._call_at_local_ns(to_ns(when), callback, args, context)
 
     def call_at_ns(self, when_ns: int, callback: Callable[[*Ts], object], *args: *Ts) -> VirtualHandle:
@@ -219,16 +229,19 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_soon_threadsafe(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> VirtualHandle:
+        """Schedule a callback as `call_soon` does. Raises `RealInputOutput` in another thread."""
         if threading.get_ident() != self._thread:
             raise RealInputOutput("call_soon_threadsafe from another thread: a simulation has one")
         return self.call_soon(callback, *args, context=context)
 
     def _local_ns(self) -> int:
+        """Return the nanoseconds on the monotonic clock of the calling process."""
         return self.now_ns if self.process is None else self.process.node.clock.local_ns(self.now_ns)
 
     def _call_at_local_ns(
         self, local_ns: int, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
     ) -> VirtualHandle:
+        """Schedule a callback at a time on the clock of the calling process."""
         when_ns = local_ns if self.process is None else self.process.node.clock.global_ns(local_ns)
         context = copy_context() if context is None else context
         handle = VirtualHandle(callback, args, context, local_ns / SECOND_NS)
@@ -243,6 +256,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # Futures and tasks
 
     def create_future(self) -> VirtualFuture[Any]:
+        """Return a future that belongs to the calling process."""
         future: VirtualFuture[Any] = VirtualFuture(loop=self)
         if self.process is not None:
             future.process = self.process
@@ -255,6 +269,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         name: object = None,
         context: Context | None = None,
     ) -> VirtualTask[T]:
+        """Return a task that belongs to the process of its context; for a dead process it never runs."""
         context = copy_context() if context is None else context
         task = VirtualTask(coro, self, None if name is None else str(name), context)
         if self.is_closed() or is_dead(task.process):
@@ -264,9 +279,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return task
 
     def set_task_factory(self, factory: object) -> None:
+        """Accept only None: the loop makes its own tasks."""
         assert factory is None, "tasks of the virtual loop are its own"
 
     def _tasks(self) -> list[VirtualTask[Any]]:
+        """Return all tasks that have not finished, in no reproducible order."""
         return [task for task in asyncio.all_tasks(self) if isinstance(task, VirtualTask)]
 
     # For nodes
@@ -282,21 +299,26 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.trace.note(self.now_ns, node, text)
 
     def schedule(self, context: Context, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
+        """Schedule the callback in the context for the next turn."""
         self._ready_handles.append(VirtualHandle(callback, args, context))
 
     def release(self, handles: list[VirtualHandle]) -> None:
+        """Schedule callbacks that were held back while their process was paused."""
         self._ready_handles.extend(handles)
 
     def spawn(self, coroutine: Coroutine[Any, Any, T], name: str | None, context: Context) -> VirtualTask[T]:
+        """Start a task whose failure ends the run."""
         task = self.create_task(coroutine, name=name, context=context)
         task.add_done_callback(self._on_spawned_done, context=context)
         return task
 
     def _on_spawned_done(self, task: asyncio.Task[Any]) -> None:
+        """End the run if the task failed."""
         if not task.cancelled() and (error := task.exception()) is not None:
             self.call_exception_handler({"message": f"{task.get_name()} failed", "exception": error, "task": task})
 
     def remove_tasks(self, process: Process) -> None:
+        """Remove the tasks of a dead process; their coroutines are unwound when the loop is closed."""
         dead = [task for task in self._tasks() if task.process is process]
         for task in sorted(dead, key=lambda task: task.number):
             task.abandon()
@@ -320,6 +342,7 @@ forbid(VirtualLoop)
 
 
 def _fail_run(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Pass a failure to its loop, as an asyncio exception handler."""
     assert isinstance(loop, VirtualLoop), loop
     loop.fail_run(context)
 

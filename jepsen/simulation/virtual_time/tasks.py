@@ -35,6 +35,7 @@ class VirtualHandle(asyncio.TimerHandle):
         self._when = when
 
     def cancel(self) -> None:
+        """Cancel the callback, and release the callback's objects."""
         if not self.is_cancelled:
             self.is_cancelled = True
             self.callback, self.arguments = _do_nothing, ()
@@ -83,7 +84,7 @@ class VirtualTask(asyncio.Task[T]):
         return self.number
 
     def abandon(self) -> None:
-        """Remove the task from asyncio's lists, so that its destruction is not logged."""
+        """Remove the task from asyncio's tasks, so that its destruction is not logged."""
         asyncio.tasks._unregister_task(self)
         self._log_destroy_pending = False
 

@@ -38,6 +38,7 @@ class Timers:
                 ready.append(handle)
 
     def _pop(self) -> VirtualHandle:
+        """Remove the first timer from the heap and return its handle."""
         handle = heappop(self._heap)[2]
         handle.timers = None
         self._cancelled -= handle.is_cancelled
@@ -52,5 +53,6 @@ class Timers:
             self._cancelled = 0
 
     def clear(self) -> None:
+        """Remove all timers."""
         self._heap.clear()
         self._cancelled = 0
