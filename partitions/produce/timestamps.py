@@ -20,7 +20,7 @@ _RECORD: Final = "a record"
 def check_batch_timestamps(
     name: str, config: TopicConfig, batches: Iterable[tuple[BatchHeader, Buffer]], wall_ms: Callable[[], int]
 ) -> None:
-    """Raise `InvalidTimestamp` for a batch with a negative timestamp, or with one outside of the topic's bounds."""
+    """Raise `InvalidTimestamp` for a batch with a timestamp below -1, or outside of the topic's bounds."""
     now_ms = wall_ms() if config.bounds_timestamps else None
     for number, (header, _) in enumerate(batches):
         first, last = header.base_timestamp, header.max_timestamp

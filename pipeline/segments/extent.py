@@ -321,7 +321,10 @@ class _JournalTail:
         self._end_run()
 
     def _take_batch(self, batch: memoryview) -> None:
-        """Append a batch of the journal; the piece contains its bytes unless the file has the same ones."""
+        """Append a batch of the journal to the chain.
+
+        If the segment file contains the same bytes, a task reads the batch from the file. Otherwise the batch belongs
+        to a piece that is marked as journaled; the piece carries the bytes if the budget allows it."""
         place = self._chain.place
         is_in_file = self._read(place.position, len(batch)) == batch
         self._begin_run(is_journaled=not is_in_file)

@@ -71,7 +71,7 @@ class BrokerClient(AsyncClosedAtExit):
     async def cluster_view(self) -> ClusterView:
         """Return topics and the leaders of their partitions, at most a second old.
 
-        Later requests may go to any broker of the cluster."""
+        Also add the addresses of all brokers in the answer to those that later requests may use."""
         view = await self._calls.read(ClusterView, "/v1/cluster_view")
         self._transport.add(view.http.values())
         return view

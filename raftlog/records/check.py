@@ -117,7 +117,9 @@ def _check_restored_batch(number: int, header: BatchHeader, batch: memoryview, o
 
 
 def _check_client_batch(number: int, header: BatchHeader, batch: memoryview, transactional: int) -> None:
-    """Raise `InvalidBatch` unless CRC, attributes, counts and producer fields are right for a client's batch."""
+    """Raise `InvalidBatch` unless CRC, attributes, counts and producer fields are right for a client's batch.
+
+    `number` is for errors. `transactional` is the attribute bit that the batch must have, or 0 for none."""
     if crc32c(batch[CRC_START:]) != header.crc:
         raise CrcMismatch(f"batch {number}: the CRC does not match; it was damaged in transit, send it again")
     if header.attributes & ~_CLIENT_ATTRIBUTES != transactional:

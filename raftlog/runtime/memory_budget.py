@@ -69,9 +69,11 @@ class MemoryBudget:
         return self.limit - self.used
 
     def take(self, owner: object, size: int, on_granted: Callable[[], None], *, is_small: bool = False) -> bool:
-        """Take `size` bytes more, and return whether they were free. A small request takes the reserve first.
+        """Take `size` bytes more and return true, or queue the request and return false.
 
-        If false, `on_granted` is called once the bytes are taken, unless `release` is called before."""
+        A queued request is granted later: then `on_granted` is called once, unless `release` or `stop_waiting` is
+        called before. A small request uses the reserve first. The owner that has held memory for the longest time
+        never waits, even above the limit."""
         assert owner not in self._waiting, "asked twice"
         if is_small and self._try_take_reserve(owner, size):
             return True

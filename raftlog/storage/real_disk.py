@@ -247,7 +247,7 @@ class RealFile:
             return os.fstat(use.descriptor).st_size
 
     def read(self, position: int, length: int) -> bytes:
-        """Read up to `length` bytes, also with several calls; fewer only at the end of the file."""
+        """Read up to `length` bytes, with several system calls if needed; fewer only at the end of the file."""
         with self._descriptors.use(self) as use:
             if length > _TRUSTED_LENGTH:
                 length = max(0, min(length, os.fstat(use.descriptor).st_size - position))

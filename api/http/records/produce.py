@@ -198,7 +198,9 @@ class ProduceHandlers(Handlers):
     async def _produce_batches(
         self, options: ProduceOptions, body: bytes | bytearray, held: HeldMemory | None
     ) -> web.Response:
-        """Append stored batches to one partition. Raises `HttpProblem` if the path names none."""
+        """Append the record batches of the body, which are already in the log's format, to one partition.
+
+        Raises `HttpProblem` if the path does not name a partition."""
         topic, partition, acks, timeout, _, transactional_id = options
         if partition is None:
             raise HttpProblem(

@@ -47,7 +47,7 @@ class HttpConnection(web.RequestHandler):
         self.authorization = self.identity = None
 
     def log_in(self, authorization: str, identity: Identity) -> None:
-        """Set the caller by a successful login."""
+        """Set the identity and the caller of the connection after a successful login."""
         self.authorization, self.identity = authorization, identity
         self.caller = self.caller._replace(principal=identity.principal)
 

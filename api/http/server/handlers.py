@@ -91,5 +91,7 @@ class GroupAnswers(Handlers):
         return response
 
     def _answer(self, group: str, found: Value | Sequence[Value] | None = None) -> web.Response:
-        """Return an answer with a value, or with status 204 without one."""
+        """Return an answer with a value, or with status 204 without one.
+
+        The coordinator of `group` is named in a header if it is another broker."""
         return self._add_coordinator(no_content() if found is None else value_answer(found), group)

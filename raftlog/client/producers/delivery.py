@@ -65,7 +65,9 @@ class Batch(Struct, eq=False):
         return Delivery(self, number)
 
     def fill(self, records: Sequence[NewRecord | bytes], now_ms: int) -> None:
-        """Add many unchecked records at once; the codec checks them when the batch is built."""
+        """Fill the empty batch with records, at least one; `now_ms` is the timestamp of those without.
+
+        Their content is checked when the batch is built. Raises `InvalidArgument` for an object of another type."""
         count = len(records)
         if type(records[0]) is bytes:  # no work per record for values alone
             self.values, self.keys = list(records), [None] * count  # type: ignore[arg-type]

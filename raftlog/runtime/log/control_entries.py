@@ -43,7 +43,9 @@ def members_of(held: Configuration) -> tuple[tuple[RollMember, ...], tuple[RollM
 
 @lru_cache(maxsize=4096)
 def replica_of(member: RollMember) -> ReplicaId:
-    """Return the replica of a stored member; usually the same object for equal members."""
+    """Return the replica id of a member that a file names.
+
+    The result is cached, so that equal members usually share one object."""
     return ReplicaId(NodeId(member.node_id), member.disk_uuid)
 
 

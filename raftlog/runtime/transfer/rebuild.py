@@ -164,9 +164,10 @@ class Rebuild:
         self._done.kept_in.append(kept)
 
     def _build_replacement(self, segments: SegmentedLog, segment: Segment, result: _CopiedRow) -> Buffer:
-        """Build a gap in place of a damaged entry.
+        """Build the batch that replaces a damaged entry.
 
-        For a damaged roll, build the roll again, with the content that it must have had: it begins its segment."""
+        The first entry of a segment is its roll. The content of a roll is known, so it is built again; any other entry
+        is replaced by a gap."""
         offset, term = Offset(segments.next_offset), self._previous_term
         if result.index == segment.base_index:
             return self._build_roll(segment.base_index, segment.created_ms, offset, term, segment.compacted_to)
