@@ -31,6 +31,7 @@ def unsupported_reason() -> str | None:
 
 
 def _library() -> Path | None:
+    """Return the path of the installed libfaketime, or None."""
     found = [path for pattern in _LIBRARIES for path in Path("/").glob(pattern.removeprefix("/"))]
     return found[0] if found else None
 
@@ -46,6 +47,9 @@ class NodeClock:
     """Clock of one broker across restarts. `state_dir` gets the file that sets its offset and drift."""
 
     def __init__(self, state_dir: Path, *, with_monotonic: bool = False) -> None:
+        """Prepare a clock without an error.
+
+        Processes read its error from a file in `state_dir`. `with_monotonic` also changes the monotonic clock."""
         self._file = state_dir / "clock"
         self._with_monotonic = with_monotonic
         self._offset_s, self._factor = 0.0, 1.0
@@ -128,6 +132,7 @@ class NodeClock:
             (_SHARED_MEMORY / name.format(pid)).unlink(missing_ok=True)
 
     def _set(self, offset_s: float, factor: float) -> None:
+        """Set the clock's error in seconds and its speed from now on, and write them to the file."""
         self._offset_s, self._factor, self._since = offset_s, factor, time.time()
         self._write()
 

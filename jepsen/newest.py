@@ -58,6 +58,7 @@ def _add(newest: dict[bytes, tuple[int, bytes | None]], records: dict[bytes, tup
 
 
 def _without_removed(newest: dict[bytes, tuple[int, bytes | None]]) -> Newest:
+    """Return the newest records without those that are tombstones."""
     return {key: (offset, value) for key, (offset, value) in newest.items() if value is not None}
 
 
@@ -71,4 +72,5 @@ def difference(left: Newest, right: Newest) -> str | None:
 
 
 def _format_record(record: tuple[int, bytes] | None) -> str:
+    """Return the text of a record, (offset, value) or None."""
     return "no offset" if record is None else f"offset {record[0]} ({record[1][:20]!r})"

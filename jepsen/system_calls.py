@@ -68,6 +68,7 @@ def inject(pid: int, fault: Fault, files: Iterable[Path] = ()) -> Iterator[None]
 
 
 def _wait_attached(pid: int, tracer: "subprocess.Popen[bytes]") -> None:
+    """Wait until strace traces all threads of the process. Raises `BrokerFailed` if it does not in time."""
     until = time.monotonic() + _ATTACHED_S_MAX
     while not all(_is_traced(task) for task in Path(f"/proc/{pid}/task").iterdir()):
         if tracer.poll() is not None or time.monotonic() > until:
@@ -76,6 +77,7 @@ def _wait_attached(pid: int, tracer: "subprocess.Popen[bytes]") -> None:
 
 
 def _is_traced(task: Path) -> bool:
+    """Return whether a thread is traced, or has ended; `task` is its directory in `/proc`."""
     try:
         lines = (task / "status").read_text().splitlines()
     except (FileNotFoundError, ProcessLookupError):

@@ -79,6 +79,9 @@ class Findings:
         self.counts: dict[AnomalyKind, int] = {}
 
     def report(self, kind: AnomalyKind, what: str, ops: Iterable[Op | None] = ()) -> None:
+        """Count an anomaly, and store it if fewer than `kept_max` of its kind are stored.
+
+        `ops` are the entries that prove it; None is ignored, and duplicates are removed."""
         count = self.counts[kind] = self.counts.get(kind, 0) + 1
         if count <= self.kept_max:
             proof = {op.sequence: op for op in ops if op is not None}

@@ -51,6 +51,7 @@ class Compaction(Checker):
         self._passes: dict[TopicPartition, list[_Pass]] = {}
 
     def on_completion(self, invocation: Op, op: Op) -> None:
+        """Process a poll, or begin a new pass of the process over each partition that it is assigned with an offset."""
         if op.kind == POLL:
             self._on_poll(op)
         elif op.type != FAIL:
@@ -63,9 +64,13 @@ class Compaction(Checker):
                         self._passes.setdefault(partition, []).append(reading)
 
     def on_crash(self, op: Op) -> None:
+        """End the pass of the process."""
         self._reading.pop(op.process, None)
 
     def _on_poll(self, op: Op) -> None:
+        """Add the records that a poll received to the passes of the process.
+
+        End the passes after an unknown outcome."""
         if op.type == INFO:
             self._reading.pop(op.process, None)  # it may have moved on
         elif op.type == OK:
@@ -76,18 +81,24 @@ class Compaction(Checker):
                     self._add_fetched(reading, fetched, op)
 
     def _add_fetched(self, reading: _Pass, fetched: Fetched, op: Op) -> None:
+        """Advance a pass by the received offsets, and record each range of offsets that it skipped."""
         for offset in fetched.offsets:
             if offset > reading.last + 1:
                 reading.steps.append(_Step(reading.last, offset, op))
             reading.last = max(reading.last, offset)
 
     def finish(self) -> None:
+        """Check all passes over compacted partitions."""
         for partition, passes in self._passes.items():
             book = self._book.book(partition)
             if book.is_compacted:
                 self._finish_partition(book, passes)
 
     def _finish_partition(self, book: PartitionBook, passes: list[_Pass]) -> None:
+        """Report the records that passes over one compacted partition missed, and old values of deleted keys.
+
+        Only the last pass can be a final reader: it began after all sends had ended, and it reached the last known
+        offset."""
         offsets = sorted(book.values)
         history = _group_by_key(book, offsets)
         rests_from = max((end.sequence for end in book.sent.values()), default=0)

@@ -24,11 +24,15 @@ class Density(Checker):
         self._book = book
 
     def finish(self) -> None:
+        """Check each partition with records that is not compacted."""
         for book in self._book.partitions.values():
             if book.values and not book.is_compacted:
                 self._finish_partition(book)
 
     def _finish_partition(self, book: PartitionBook) -> None:
+        """Report a `gap` if more offsets have no record than sends of unknown outcome can explain.
+
+        The offsets between the first and the end of the partition are counted."""
         first = max(book.start, min(book.values))
         end = book.polled_end if book.may_be_deleted else max(book.end, max(book.values) + 1)
         missing = end - first - sum(first <= offset < end for offset in book.values)

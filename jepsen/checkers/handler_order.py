@@ -35,12 +35,14 @@ class HandlerOrder(Checker):
         self._reads: list[Op] = []
 
     def on_invocation(self, op: Op) -> None:
+        """Record the first call of a handler for a record."""
         handle = op.payload
         assert isinstance(handle, Handle), op
         records = self._handled.setdefault((handle.group, handle.partition), {})
         records.setdefault(handle.offset, _Handled(handle.key, op, None))
 
     def on_completion(self, invocation: Op, op: Op) -> None:
+        """Record a stored keyed send, a read of committed offsets, or the first return of a handler for a record."""
         payload = op.payload
         if op.type != OK:
             return
@@ -54,6 +56,7 @@ class HandlerOrder(Checker):
                 records[payload.offset] = records[payload.offset]._replace(returned=op)
 
     def finish(self) -> None:
+        """Report records that were handled out of order, and committed offsets above unhandled records."""
         for (group, partition), records in self._handled.items():
             self._check_order(group, partition, records)
         for read in self._reads:
@@ -64,6 +67,9 @@ class HandlerOrder(Checker):
                     self._check_committed(read, partition, committed, handled)
 
     def _check_order(self, group: str, partition: TopicPartition, records: dict[Offset, _Handled]) -> None:
+        """Report records whose first handler call began before the call for an earlier record of their key returned.
+
+        `records` are all handled records of the group in the partition."""
         latest: dict[str, Op] = {}
         """For each key the latest of its earlier records' first returns."""
         for offset in sorted(records):
@@ -80,6 +86,9 @@ class HandlerOrder(Checker):
     def _check_committed(
         self, read: Op, partition: TopicPartition, committed: Offset, handled: dict[Offset, _Handled]
     ) -> None:
+        """Report stored records below a committed offset for which no handler had returned when the offset was read.
+
+        `read` is the completion of this read, `handled` has the handled records by offset."""
         for offset, sent in self._stored.get(partition, {}).items():
             record = handled.get(offset)
             returned = None if record is None else record.returned

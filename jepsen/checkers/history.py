@@ -245,6 +245,7 @@ class Transaction(NamedTuple):
     consumed: tuple[Consumed, ...] = ()
 
     def appends(self) -> list[Append]:
+        """Return the steps that append, in order."""
         return [step for step in self.steps if isinstance(step, Append)]
 
 
@@ -307,6 +308,7 @@ class Recorder:
         self._next_sequence = 0
 
     def invoke(self, process: int, kind: Kind, payload: Payload = None) -> Op:
+        """Record that `process` begins an operation; return the entry."""
         return self._record(process, INVOKE, kind, payload, "")
 
     def ok(self, invocation: Op, payload: Payload = None) -> Op:
@@ -315,9 +317,15 @@ class Recorder:
         return self._record(invocation.process, OK, invocation.kind, returned, "")
 
     def fail(self, invocation: Op, error: str = "", payload: Payload = None) -> Op:
+        """Record that an operation definitely did not happen; return the entry.
+
+        The payload is that of the invocation by default."""
         return self._record(invocation.process, FAIL, invocation.kind, payload or invocation.payload, error)
 
     def info(self, invocation: Op, error: str = "", payload: Payload = None) -> Op:
+        """Record that the outcome of an operation is unknown; return the entry.
+
+        The payload is that of the invocation by default."""
         return self._record(invocation.process, INFO, invocation.kind, payload or invocation.payload, error)
 
     def crash(self, process: int) -> Op:
@@ -329,6 +337,7 @@ class Recorder:
         return self._record(-1, INFO, NEMESIS, Nemesis(event), "")
 
     def _record(self, process: int, type_: OpType, kind: Kind, payload: Payload, error: str) -> Op:
+        """Create an entry with the next sequence and the present time, pass it to the sink, and return it."""
         op = Op(self._next_sequence, self._clock_ns(), process, type_, kind, payload, error)
         self._next_sequence += 1
         self._sink(op)
@@ -375,6 +384,7 @@ def describe(payload: Payload) -> str:
 
 
 def _describe_send(send: Send) -> str:
+    """Return the text of a send: partition, values, keys, offsets and producer sequence, as far as they are known."""
     at = f" at offsets {_describe_run(send.offsets)}" if send.offsets else ""
     keys = f" of keys {_describe_run(send.keys)}" if send.keys else ""
     text = f"{send.partition} values {_describe_run(send.values)}{keys}{at}"
@@ -385,6 +395,7 @@ def _describe_send(send: Send) -> str:
 
 
 def _describe_transaction(transaction: Transaction) -> str:
+    """Return the text of a transaction: its steps, then the ranges of offsets that it consumes."""
     parts = []
     for step in transaction.steps:
         if isinstance(step, Append):

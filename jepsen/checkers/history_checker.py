@@ -72,6 +72,9 @@ class HistoryChecker:
     """All checkers of one history: `feed` it every entry, then call `finish`."""
 
     def __init__(self, rules: Rules | None = None, *, kept_max: int = KEPT_MAX) -> None:
+        """Create all checkers, with one record book for all of them.
+
+        `kept_max` is the number of anomalies that are stored for each kind."""
         rules = Rules() if rules is None else rules
         self.findings = Findings(kept_max)
         self.book = RecordBook(self.findings)
@@ -104,6 +107,7 @@ class HistoryChecker:
         return self.findings.anomalies[before:] if len(self.findings.anomalies) > before else ()
 
     def finish(self) -> Verdict:
+        """End all checkers, and return the verdict on the whole history; may be called once."""
         for checker in self.checkers:
             checker.finish()
         findings = self.findings
@@ -120,6 +124,7 @@ class Pairing:
     """Matcher of completions and invocations, which calls the checkers that use either."""
 
     def __init__(self, checkers: Sequence[Checker]) -> None:
+        """Register the checkers' handlers by the kinds of operations that they receive."""
         kinds: tuple[Kind, ...] = get_args(Kind)
         self.operations = 0
         self._pending: dict[int, Op] = {}
@@ -133,6 +138,9 @@ class Pairing:
         self._crashed = [checker.on_crash for checker in checkers]
 
     def feed(self, op: Op) -> None:
+        """Process the next entry: pass invocations, pairs of invocation and completion, and crashes to the checkers.
+
+        Raises `InvalidArgument` if the entries are not in order, or if an operation and its completion do not match."""
         if op.sequence <= self._last_sequence or op.time_ns < self._last_time_ns:
             raise InvalidArgument(f"entries are in the order of sequence and time: {op} follows #{self._last_sequence}")
         self._last_sequence, self._last_time_ns = op.sequence, op.time_ns
@@ -152,6 +160,9 @@ class Pairing:
                 completed(invocation, op)
 
     def _feed_unpaired(self, op: Op) -> None:
+        """Process an entry that neither begins nor ends an operation.
+
+        A crash ends the open operation of its process."""
         if op.kind == CRASH:
             self._pending.pop(op.process, None)
             for crashed in self._crashed:

@@ -68,6 +68,7 @@ def write_lines(ops: Iterable[Op]) -> Iterator[bytes]:
 
 
 def encode(op: Op) -> bytes:
+    """Return an entry as one line of JSON, with its newline. The entry's sequence is not in it."""
     entry: dict[str, Any] = {"time": op.time_ns, "process": op.process, "type": op.type, "kind": op.kind}
     if op.payload is not None:
         entry["value"] = _ENCODERS[op.kind](op.payload)
@@ -77,6 +78,7 @@ def encode(op: Op) -> bytes:
 
 
 def _encode_send(send: Send) -> dict[str, Any]:
+    """Return the JSON value of a send; keys and producer sequence are omitted if it has none."""
     fields = {"partition": str(send.partition), "values": send.values, "offsets": send.offsets}
     if send.keys:
         fields["keys"], fields["tombstones"] = send.keys, send.tombstones
@@ -86,10 +88,12 @@ def _encode_send(send: Send) -> dict[str, Any]:
 
 
 def _encode_poll(poll: Poll) -> list[Any]:
+    """Return the JSON value of a poll: one object for each partition."""
     return [{"partition": str(f.partition), "offsets": f.offsets, "values": f.values} for f in poll.fetched]
 
 
 def _encode_group(group: GroupOffsets) -> dict[str, Any]:
+    """Return the JSON value of committed offsets; member and generation are omitted if the member is unknown."""
     offsets = [(str(partition), offset) for partition, offset in group.offsets]
     by = {"member": group.member, "generation": group.generation} if group.member else {}
     return {"group": group.group, "offsets": offsets, **by}
@@ -105,12 +109,14 @@ def _encode_list(listed: ListOffsets) -> dict[str, Any]:
 
 
 def _encode_transaction(transaction: Transaction) -> dict[str, Any]:
+    """Return the JSON value of a transaction; group and consumed ranges are omitted if it has no group."""
     consumed = [(str(each.partition), each.first, each.end) for each in transaction.consumed]
     by = {"group": transaction.group, "consumed": consumed} if transaction.group else {}
     return {"steps": list(map(_encode_step, transaction.steps)), **by}
 
 
 def _encode_step(step: Append | Scan | OffsetsRead) -> list[Any]:
+    """Return the JSON value of a step of a transaction: a list that begins with the name of the step."""
     match step:
         case Append(partition, value, offset, amount):
             return ["append", str(partition), value, offset, amount]
@@ -188,6 +194,7 @@ class _Decoder:
         }
 
     def decode(self, entry: dict[str, Any], sequence: int) -> Op:
+        """Return the entry of a JSON object; `sequence` is the number of the entry in its history."""
         kind = _KINDS[entry["kind"]]
         value = entry.get("value")
         payload = None if value is None else self._decoders[kind](value)
@@ -196,6 +203,7 @@ class _Decoder:
         )
 
     def _decode_partition(self, text: str) -> TopicPartition:
+        """Return the partition of "topic/number"; equal texts return the same object."""
         known = self._partitions.get(text)
         if known is None:
             topic, number = text.rsplit("/", 1)
@@ -244,6 +252,7 @@ class _Decoder:
         return ListOffsets(ranges, bool(value["linearizable"]))
 
     def _decode_transaction(self, value: Any) -> Transaction:
+        """Return the transaction of a JSON value; group and consumed ranges may be omitted."""
         consumed = tuple(
             Consumed(self._decode_partition(partition), Offset(first), Offset(end))
             for partition, first, end in value.get("consumed", ())
@@ -251,6 +260,7 @@ class _Decoder:
         return Transaction(tuple(map(self._decode_step, value["steps"])), value.get("group", ""), consumed)
 
     def _decode_step(self, step: Any) -> Append | Scan | OffsetsRead:
+        """Return the step of a JSON list (`_encode_step`). Raises `ValueError` for another form."""
         match step:
             case ["append", partition, value, offset, amount]:
                 return Append(self._decode_partition(partition), value, _decode_offset(offset), amount)

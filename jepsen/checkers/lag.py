@@ -40,6 +40,7 @@ class Acknowledged:
         self.ops = [op]
 
     def add(self, offset: Offset, op: Op) -> None:
+        """Add an acknowledged offset with its entry, unless a higher offset is known."""
         if offset > self.offsets[-1]:
             self.offsets.append(offset)
             self.ops.append(op)
@@ -77,6 +78,7 @@ class RealtimeLag(Checker):
     def __init__(
         self, findings: Findings | None = None, *, bound_ns: int | None = None, observe: Observe | None = None
     ) -> None:
+        """Set the limit of the lag, in nanoseconds (None: no limit), and a function that receives each measured lag."""
         super().__init__(findings)
         self.worst_ns = 0
         self._observe = observe
@@ -86,6 +88,7 @@ class RealtimeLag(Checker):
         self._reported: set[tuple[int, TopicPartition]] = set()
 
     def on_completion(self, invocation: Op, op: Op) -> None:
+        """Process an assignment, an acknowledged send or a poll."""
         payload = op.payload
         if isinstance(payload, Assign | Subscribe):
             self._on_assignment(op, payload)
@@ -101,6 +104,7 @@ class RealtimeLag(Checker):
             self._on_poll(invocation, op, payload)
 
     def _on_assignment(self, op: Op, payload: Assign | Subscribe) -> None:
+        """Begin to measure the lag of a reader from the position that it was assigned, unless the assignment failed."""
         if op.type == FAIL:
             return
         before = self._readers.get(op.process)
@@ -112,6 +116,7 @@ class RealtimeLag(Checker):
                 reader.last[partition] = self._highest_start(partition) if offset is None else Offset(offset - 1)
 
     def on_crash(self, op: Op) -> None:
+        """Forget the reader of the process."""
         self._readers.pop(op.process, None)
 
     def _highest_start(self, partition: TopicPartition) -> Offset:
@@ -120,6 +125,7 @@ class RealtimeLag(Checker):
         return Offset(-1) if known is None else known.offsets[-1]
 
     def _on_poll(self, invocation: Op, op: Op, poll: Poll) -> None:
+        """Measure the lag of a reader at the beginning of a poll, and report lags above the limit."""
         reader = self._readers.get(op.process)
         if reader is None:
             reader = self._readers[op.process] = Reader(invocation.time_ns)
@@ -147,6 +153,9 @@ class RealtimeLag(Checker):
             self._observe(invocation.time_ns, op.process, highest_ns)
 
     def _report(self, partition: TopicPartition, lag_ns: int, offset: Offset, ops: tuple[Op, Op]) -> None:
+        """Report a lag above the limit, once for each process and partition.
+
+        `ops` are the first acknowledged send that the reader has not received, and its poll."""
         process = ops[1].process
         if (process, partition) not in self._reported:
             self._reported.add((process, partition))

@@ -26,6 +26,7 @@ class Linearizability(Checker):
     completions: ClassVar[frozenset[Kind]] = frozenset((WRITE, READ, CAS))
 
     def __init__(self, findings: Findings | None = None, *, steps_max: int = STEPS_MAX) -> None:
+        """Set the limit of search steps, which all registers share."""
         super().__init__(findings)
         self.undecided: list[str] = []
         self._steps_max = steps_max
@@ -33,10 +34,14 @@ class Linearizability(Checker):
         self._open: dict[int, Operation] = {}
 
     def on_invocation(self, op: Op) -> None:
+        """Record a write or compare-and-set that may take effect from now on."""
         self._open[op.process] = operation = Operation(op)
         self._operations_of(op).operations[op.sequence] = operation
 
     def on_completion(self, invocation: Op, op: Op) -> None:
+        """Record a successful read, or the outcome of a write or compare-and-set.
+
+        An operation that failed is removed, so that a read of its value is a contradiction."""
         if op.kind == READ:
             if op.type == OK:
                 read = Operation(invocation)
@@ -52,9 +57,11 @@ class Linearizability(Checker):
             gathered.refused[operation.value] = op
 
     def on_crash(self, op: Op) -> None:
+        """Leave the open operation of the process without an end, so that it may take effect at any later time."""
         self._open.pop(op.process, None)
 
     def _operations_of(self, op: Op) -> RegisterOperations:
+        """Return the operations of the register that the entry names."""
         assert isinstance(op.payload, Register), op
         gathered = self._registers.get(op.payload.register)
         if gathered is None:
@@ -62,6 +69,10 @@ class Linearizability(Checker):
         return gathered
 
     def finish(self) -> None:
+        """Check each register, those with the fewest operations first.
+
+        A register with only reads and writes is checked exactly; for others a search is bounded, and may leave the
+        register undecided."""
         steps_left = self._steps_max
         by_size = sorted(self._registers.items(), key=lambda item: len(item[1].operations))
         for number, (register, gathered) in enumerate(by_size):
@@ -76,5 +87,6 @@ class Linearizability(Checker):
                 self.undecided.append(register)
 
     def _report(self, register: str, contradiction: Contradiction | None) -> None:
+        """Report that a register is not linearizable, unless there is no contradiction."""
         if contradiction is not None:
             self.findings.report("not-linearizable", f"register {register}: {contradiction.what}", contradiction.ops)

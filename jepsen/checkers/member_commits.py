@@ -68,6 +68,7 @@ class MemberCommits(Checker):
         self._open.pop(op.process, None)
 
     def on_completion(self, invocation: Op, op: Op) -> None:
+        """Check a read of committed offsets, or record the outcome of a commit."""
         payload = op.payload
         assert isinstance(payload, GroupOffsets), op
         if op.kind == COMMITTED:
@@ -111,5 +112,6 @@ class MemberCommits(Checker):
             self._report(key, offset, by, op)
 
     def _report(self, key: GroupPartition, offset: Offset | None, newer: Op | None, op: Op) -> None:
+        """Report that a read returned `offset` (None: no offset) although a newer commit was known before the read."""
         text = f"group {key[0]} {key[1]} is at {offset}, and a newer commit was known before that was asked"
         self.findings.report("lost-commit", text, (newer, op))

@@ -65,6 +65,7 @@ class ListedOffsets(Checker):
         self._ends: dict[tuple[int, TopicPartition], tuple[Offset, Op]] = {}
 
     def on_completion(self, invocation: Op, op: Op) -> None:
+        """Compare the listed start and end of each partition with those that the process received before."""
         if op.type != OK:
             return
         assert isinstance(op.payload, ListOffsets), op
@@ -81,6 +82,9 @@ class ListedOffsets(Checker):
         offset: Offset,
         op: Op,
     ) -> None:
+        """Report an offset below the highest one that the process received before; otherwise record it as the highest.
+
+        `key` names the process and the partition."""
         before = highest.get(key)
         if before is not None and offset < before[0]:
             word = "start" if kind == "start-went-back" else "end"
@@ -102,6 +106,7 @@ class LogStarts(Checker):
         self._lists: dict[int, dict[TopicPartition, tuple[Offset, Op]]] = {}
 
     def on_invocation(self, op: Op) -> None:
+        """Record the log starts that are known when a linearizable list begins."""
         if isinstance(op.payload, ListOffsets) and op.payload.linearizable:
             self._lists[op.process] = self._floors.copy()
 
@@ -109,6 +114,7 @@ class LogStarts(Checker):
         self._lists.pop(op.process, None)
 
     def on_completion(self, invocation: Op, op: Op) -> None:
+        """Process the log starts of a trim or a list; report a list that returned a start below one known before it."""
         floors = self._lists.pop(op.process, {})
         if op.type != OK:
             return
@@ -131,6 +137,7 @@ class LogStarts(Checker):
             self.findings.report("trim-undone", text, (invocation, op))
 
     def _raise_floor(self, partition: TopicPartition, start: Offset, op: Op) -> None:
+        """Record `start` as known log start if it is higher than the known one."""
         floor = self._floors.get(partition)
         if floor is None or start > floor[0]:
             self._floors[partition] = start, op
@@ -146,6 +153,7 @@ class CommittedOffsets(Checker):
     completions: ClassVar[frozenset[Kind]] = frozenset((COMMIT, COMMITTED))
 
     def __init__(self, findings: Findings | None = None, *, forward_only: bool = True) -> None:
+        """Set whether committed offsets may never decrease (`forward_only`)."""
         super().__init__(findings)
         self._forward_only = forward_only
         self._floors: dict[GroupPartition, tuple[Offset, Op]] = {}
@@ -156,6 +164,7 @@ class CommittedOffsets(Checker):
         self._handled: set[str] = set()  # groups of handlers, whose commits are not in the history
 
     def on_invocation(self, op: Op) -> None:
+        """Record a commit that may take effect, the offsets known when a read begins, or the group of a handler."""
         payload = op.payload
         if isinstance(payload, Handle):
             self._handled.add(payload.group)
@@ -172,6 +181,7 @@ class CommittedOffsets(Checker):
                 attempts[offset] = attempts.get(offset, 0) + 1
 
     def on_completion(self, invocation: Op, op: Op) -> None:
+        """Process a read of committed offsets, or the outcome of a commit."""
         payload = op.payload
         assert isinstance(payload, GroupOffsets), op
         if op.kind == COMMITTED:
@@ -186,6 +196,7 @@ class CommittedOffsets(Checker):
                     self._raise_floor((payload.group, partition), offset, op)
 
     def _on_failed_commit(self, key: GroupPartition, offset: Offset, op: Op) -> None:
+        """Report an offset that was read earlier if all commits of this offset have now definitely failed."""
         attempts = self._attempts[key]
         attempts[offset] -= 1
         shown = self._shown.get(key, {}).get(offset)
@@ -194,6 +205,9 @@ class CommittedOffsets(Checker):
             self.findings.report("phantom-commit", text, (shown, op))
 
     def _on_read(self, op: Op, payload: GroupOffsets) -> None:
+        """Check the committed offsets that a read returned.
+
+        An offset must not be below one known before the read, and must have been committed."""
         floors = self._reads.pop(op.process, {})
         if op.type != OK:
             return
@@ -213,6 +227,7 @@ class CommittedOffsets(Checker):
             self._raise_floor(key, offset, op)
 
     def _raise_floor(self, key: GroupPartition, offset: Offset, op: Op) -> None:
+        """Record `offset` as known committed offset if it is higher than the known one."""
         floor = self._floors.get(key)
         if floor is None or offset > floor[0]:
             self._floors[key] = offset, op

@@ -42,6 +42,7 @@ class OffsetOrder(Checker):
     completions: ClassVar[frozenset[Kind]] = frozenset((SEND, POLL, LIST))
 
     def __init__(self, findings: Findings | None = None, *, has_transactions: bool = False) -> None:
+        """Create a checker; with transactions, acknowledged records may be above the end of a list."""
         super().__init__(findings)
         self._floors: dict[TopicPartition, Floor] = {}
         self._list_floors: dict[TopicPartition, Floor] = {} if has_transactions else self._floors
@@ -51,6 +52,7 @@ class OffsetOrder(Checker):
         self._lists: dict[int, dict[TopicPartition, Floor]] = {}
 
     def on_invocation(self, op: Op) -> None:
+        """Record the floors that hold when a send or a linearizable list begins."""
         payload = op.payload
         if isinstance(payload, Send):
             sends = self._open.get(payload.partition)
@@ -64,9 +66,11 @@ class OffsetOrder(Checker):
             self._lists[op.process] = self._list_floors.copy()
 
     def on_crash(self, op: Op) -> None:
+        """Forget the open list of the process."""
         self._lists.pop(op.process, None)
 
     def on_completion(self, invocation: Op, op: Op) -> None:
+        """Check the offsets that a send, a list or a poll returned."""
         payload = op.payload
         if isinstance(payload, Send):
             self._on_send(op, payload)
@@ -78,6 +82,9 @@ class OffsetOrder(Checker):
                     self._on_poll(op, partition, offsets, values)
 
     def _on_send(self, op: Op, payload: Send) -> None:
+        """Check the offsets of an acknowledged send against its floor, and raise the floors of partition and process.
+
+        A failed send is forgotten; one of unknown outcome is checked when a poll returns its values."""
         if op.type == "info":
             return
         sends = self._open[payload.partition]
@@ -97,6 +104,7 @@ class OffsetOrder(Checker):
             self._own_floors[op.process, payload.partition] = Floor(max(offsets), op)
 
     def _check_within_send(self, op: Op, payload: Send) -> None:
+        """Report values of one send that did not get ascending offsets."""
         for last, first in zip(payload.offsets, payload.offsets[1:], strict=False):
             if first <= last:
                 text = f"one send to {payload.partition} got offset {first} for a value behind that of offset {last}"
@@ -105,6 +113,7 @@ class OffsetOrder(Checker):
     def _on_poll(
         self, op: Op, partition: TopicPartition, offsets: tuple[Offset, ...], values: tuple[Value, ...]
     ) -> None:
+        """Check the offsets of received values whose send is not checked yet, and raise the floor of the partition."""
         sends = self._open.get(partition)
         if sends and not sends.keys().isdisjoint(values):
             for offset, value in zip(offsets, values, strict=True):
@@ -114,6 +123,7 @@ class OffsetOrder(Checker):
         self._raise_floor(partition, max(offsets), op)
 
     def _on_list(self, op: Op, payload: ListOffsets) -> None:
+        """Report ends of a linearizable list at or below an offset that was known before it, and raise the floors."""
         floors = self._lists.pop(op.process, {})
         if op.type != OK:
             return
@@ -126,16 +136,20 @@ class OffsetOrder(Checker):
                 self._raise_floor(partition, Offset(end - 1), op)
 
     def _raise_floor(self, partition: TopicPartition, offset: Offset, op: Op) -> None:
+        """Record that `offset` is known by the entry `op`.
+
+        A send does not raise the floor of lists if there are transactions."""
         for floors in (self._floors,) if op.kind == SEND else (self._floors, self._list_floors):
             floor = floors.get(partition)
             if floor is None or offset > floor.offset:
                 floors[partition] = Floor(offset, op)
 
-    def _report(self, partition: TopicPartition, offset: Offset, send: OpenSend, shown: Op) -> None:
+    def _report(self, partition: TopicPartition, offset: Offset, send: OpenSend, evidence: Op) -> None:
+        """Report that a send got an offset that is not above its floor; `evidence` is the entry with this offset."""
         assert send.floor is not None, send
         kind: AnomalyKind = "offset-order"
         before = send.floor
         if send.own is not None and offset <= send.own.offset:
             kind, before = "nonmonotonic-send", send.own
         text = f"{partition} offset {before.offset} was known before a send that got offset {offset}"
-        self.findings.report(kind, text, (before.op, send.invocation, shown))
+        self.findings.report(kind, text, (before.op, send.invocation, evidence))

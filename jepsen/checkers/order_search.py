@@ -58,6 +58,7 @@ class _Step:
 
     @property
     def is_observer(self) -> bool:
+        """Whether the operation reads the register: a read or a compare-and-set."""
         return self.operation.kind != WRITE
 
     @property
@@ -71,6 +72,7 @@ class _Step:
 
     @property
     def is_unobserved(self) -> bool:
+        """Whether the operation is a write of a value that no operation reads."""
         return self.writes is _UNOBSERVED and self.operation.kind == WRITE
 
 
@@ -112,6 +114,7 @@ class _Observations(NamedTuple):
 
 
 def _collect_observations(steps: list[_Step]) -> _Observations:
+    """Return the writes of each value, the values that operations read, and the earliest completed read of each."""
     found = _Observations({}, {}, set())
     for step in steps:
         if step.operation.kind != READ:
@@ -146,6 +149,9 @@ class _Search:
     """Depth-first search for a linearizable order of operations, with limits."""
 
     def __init__(self, required: list[_Step], optional: list[_Step], steps_max: int) -> None:
+        """Prepare a search for an order of all `required` operations.
+
+        Those in `optional` have an unknown outcome and need not take effect."""
         self._required, self._optional, self._steps_max = required, optional, steps_max
         self._entered: set[_Configuration] = set()
         self._steps_taken = self._bytes = 0
@@ -154,6 +160,9 @@ class _Search:
         """Last step of the longest order, and the step that does not fit after it."""
 
     def run(self, held: _Held) -> SearchResult:
+        """Search from a register that contains `held`.
+
+        Decided without a contradiction if an order exists, with one if none exists; undecided at a limit."""
         begin = self._settle(0, 0, 0, held)
         if begin is None:
             return SearchResult(True, None, self._steps_taken)
@@ -176,6 +185,7 @@ class _Search:
     def _enter(
         self, configuration: _Configuration, by: _Step | None
     ) -> Iterator[tuple[_Configuration | None, _Step | None]]:
+        """Record a configuration and the step `by` that led to it (None: the first), and return its next steps."""
         self._entered.add(configuration)
         self._bytes += _CONFIGURATION_BYTES + (configuration.window.bit_length() + configuration.used.bit_length()) // 8
         self._record_progress(configuration, by)
@@ -207,6 +217,7 @@ class _Search:
                     yield self._settle(configuration.base, configuration.window, used, step.writes), step
 
     def _may_use_optional(self, number: int, used: int, until: int) -> bool:
+        """Return whether the optional operation was not used yet, and was invoked by `until`."""
         return not used >> number & 1 and self._optional[number].invoked <= until
 
     def _find_open_places(self, base: int, window: int) -> tuple[list[int], int]:
@@ -259,6 +270,7 @@ class _Search:
         )
 
     def _record_progress(self, configuration: _Configuration, by: _Step | None) -> None:
+        """Record the step `by` and the step that must follow, if more required operations than before have an order."""
         reached = configuration.base + configuration.window.bit_count()
         if reached > self._farthest:
             self._farthest = reached
@@ -266,6 +278,7 @@ class _Search:
             self._stuck = by, min((self._required[place] for place in places), key=lambda step: step.completed)
 
     def _build_contradiction(self) -> Contradiction:
+        """Return the longest order in words, with the entries of its last operation and of the next one."""
         assert self._stuck is not None, "a search enters one configuration at least"
         by, following = self._stuck
         after = "at the beginning" if by is None else f"after the {by.operation}"

@@ -37,6 +37,7 @@ class Ownership(Checker):
         self._asked: dict[int, tuple[_KnownGeneration | None, Op | None]] = {}
 
     def on_invocation(self, op: Op) -> None:
+        """Record the newest generation and the last member with the instance id, as known when a request begins."""
         if isinstance(op.payload, GroupOffsets):
             group, member = op.payload.group, op.payload.member
             instance = self._instances.get((group, member), "")
@@ -45,9 +46,11 @@ class Ownership(Checker):
             self._asked[op.process] = self._newest.get(op.payload.group), None
 
     def on_crash(self, op: Op) -> None:
+        """Forget the open request of the process."""
         self._asked.pop(op.process, None)
 
     def on_completion(self, invocation: Op, op: Op) -> None:
+        """Check a successful join, or a successful commit that names a generation."""
         known, place = self._asked.pop(op.process)
         if op.type != OK:
             return
@@ -57,6 +60,9 @@ class Ownership(Checker):
             self._on_commit(op.payload, known, place, op)
 
     def _on_join(self, joined: Membership, known: _KnownGeneration | None, op: Op) -> None:
+        """Check the generation and the partitions of a member that joined.
+
+        `known` is the newest generation of the group when the join was requested."""
         group, member, generation, partitions, instance = joined
         if known is not None and generation < known.generation:
             text = f"{member} joined {group} in generation {generation} after {known.generation} was known"
@@ -84,6 +90,9 @@ class Ownership(Checker):
             self._places[joined.group, joined.instance] = op
 
     def _on_commit(self, commit: GroupOffsets, known: _KnownGeneration | None, place: Op | None, op: Op) -> None:
+        """Report an accepted commit of an older generation, or of a static member that had been replaced.
+
+        `known` and `place` are the generation and the join with the same instance id that were known at the request."""
         if known is not None and commit.generation < known.generation:
             text = f"{commit.group} took a commit of {commit.member} in generation {commit.generation}"
             text += f" after generation {known.generation} was known"

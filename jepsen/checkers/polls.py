@@ -62,6 +62,7 @@ class Polls(Checker):
     completions: ClassVar[frozenset[Kind]] = frozenset((POLL, ASSIGN, SUBSCRIBE))
 
     def __init__(self, findings: Findings | None = None, *, book: RecordBook | None = None, dense: bool = True) -> None:
+        """Set whether every offset has a record (`dense`); without `dense`, `book` is required."""
         super().__init__(findings)
         assert dense or book is not None, "which offsets exist is known from the book"
         self._book, self._dense = book, dense
@@ -69,6 +70,7 @@ class Polls(Checker):
         self._steps: list[Step] = []
 
     def on_completion(self, invocation: Op, op: Op) -> None:
+        """Check a poll, or reset the position of a consumer after its assignment or subscription."""
         if op.kind == POLL:
             self._on_poll(op)
         elif op.type == OK or op.type == INFO:
@@ -82,9 +84,11 @@ class Polls(Checker):
                         consumer.last[partition] = Offset(offset - 1), op
 
     def on_crash(self, op: Op) -> None:
+        """Forget the position of the process."""
         self._consumers.pop(op.process, None)
 
     def _on_poll(self, op: Op) -> None:
+        """Check the records of a poll. After a poll of unknown outcome the consumer may skip records once."""
         consumer = self._consumers.get(op.process)
         if consumer is None:
             consumer = self._consumers[op.process] = Consumer()
@@ -97,6 +101,9 @@ class Polls(Checker):
             consumer.maybe_ahead.update(consumer.last)
 
     def _check_fetched(self, consumer: Consumer, op: Op, fetched: Fetched) -> None:
+        """Check the offsets of one partition in a poll.
+
+        They must be consecutive and, unless the consumer is subscribed, follow its last position."""
         partition, offsets, _ = fetched
         first, count = offsets[0], len(offsets)
         if count > 1 and offsets != tuple(range(first, first + count)):
@@ -113,6 +120,9 @@ class Polls(Checker):
     def _check_step(
         self, consumer: Consumer, partition: TopicPartition, previous: tuple[Offset, Op], first: Offset, op: Op
     ) -> None:
+        """Report a poll that began at or below the consumer's last offset, or that skipped offsets.
+
+        `previous` is this last offset and the entry of its poll; `first` is the first offset of the poll `op`."""
         last, before = previous
         if first <= last:
             text = f"process {op.process} polled {partition} offset {first} after it was at {last}"
@@ -121,6 +131,7 @@ class Polls(Checker):
             self._report_skip(Step("poll-skip", partition, last, first, (before, op)))
 
     def _check_within_poll(self, op: Op, fetched: Fetched) -> None:
+        """Report offsets of one poll and partition that do not ascend by 1."""
         for last, first in zip(fetched.offsets, fetched.offsets[1:], strict=False):
             if first <= last:
                 text = f"one poll of {fetched.partition} returned offset {first} after {last}"
@@ -129,6 +140,9 @@ class Polls(Checker):
                 self._report_skip(Step("int-poll-skip", fetched.partition, last, first, (op, op)))
 
     def _report_skip(self, step: Step) -> None:
+        """Report skipped offsets, except in compacted partitions.
+
+        If offsets are not dense, `finish` checks the step."""
         if self._book is not None and self._book.book(step.partition).is_compacted:
             return
         if not self._dense:
@@ -138,6 +152,7 @@ class Polls(Checker):
         self.findings.report(step.kind, f"{text}; offsets between were skipped", step.ops)
 
     def finish(self) -> None:
+        """Report the recorded steps that skipped an offset at which some process received a record."""
         known: dict[TopicPartition, list[Offset]] = {}
         for step in self._steps:
             assert self._book is not None, "logs that are not dense have a book"

@@ -111,6 +111,9 @@ class RecordStatuses(Checker):
     def __init__(
         self, findings: Findings | None = None, *, may_be_deleted: Callable[[TopicPartition], bool] | None = None
     ) -> None:
+        """Create empty columns.
+
+        `may_be_deleted` returns whether a partition may have been deleted with its topic; default: none."""
         super().__init__(findings)
         self._may_be_deleted = may_be_deleted
         self._partitions: dict[TopicPartition, _Partition] = {}
@@ -125,6 +128,7 @@ class RecordStatuses(Checker):
         self._is_missing = array("B")
 
     def _partition_of(self, name: TopicPartition) -> _Partition:
+        """Return the records of a partition; create them at the first use."""
         known = self._partitions.get(name)
         if known is None:
             known = self._partitions[name] = _Partition(len(self._partitions))
@@ -134,6 +138,7 @@ class RecordStatuses(Checker):
         self._unknown_trims.on_crash(op.process)
 
     def on_invocation(self, op: Op) -> None:
+        """Add a row of unknown outcome for each value of a send, or record an open trim."""
         if op.kind == TRIM:
             self._unknown_trims.on_invocation(op)
             return
@@ -155,6 +160,7 @@ class RecordStatuses(Checker):
             place.tombstones.update(send.tombstones)
 
     def on_completion(self, invocation: Op, op: Op) -> None:
+        """Process the outcome of a send or trim, received records, or listed log starts and ends."""
         payload = op.payload
         if op.kind == TRIM:
             self._unknown_trims.on_completion(op)
@@ -176,6 +182,7 @@ class RecordStatuses(Checker):
             place.start = max(place.start, payload.start)
 
     def _on_send(self, op: Op, send: Send) -> None:
+        """Record outcome and offsets of a send's values. Raises `InvalidArgument` for a value that was not sent."""
         place = self._partition_of(send.partition)
         rows = place.rows
         for number, value in enumerate(send.values):
@@ -211,6 +218,7 @@ class RecordStatuses(Checker):
                 self._is_missing[row] = 1
 
     def _on_fetched(self, fetched: Fetched, now_ns: int) -> None:
+        """Record the offsets at which values were received. A value that was not sent yet is recorded as phantom."""
         place = self._partition_of(fetched.partition)
         polled_at, acknowledged, is_gone = self._polled_at, self._acknowledged, self._is_missing
         rows = map(place.rows.get, fetched.values)
@@ -245,6 +253,9 @@ class RecordStatuses(Checker):
         return StatusColumns(tuple(self._partitions), self._invoked_ns, self._partition, offset, status)
 
     def _status_of(self, place: _Partition, value: Value, row: int, newest: dict[str, int]) -> Status:
+        """Return the status of a record at the end of the history (see module).
+
+        `newest` is the highest offset of each key."""
         is_polled = self._polled_at[row] != _NOWHERE
         if self._is_duplicated[row]:
             return "duplicate"

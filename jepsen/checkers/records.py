@@ -90,6 +90,7 @@ class PartitionBook:
 
     @property
     def is_compacted(self) -> bool:
+        """Whether the partition's records have keys."""
         return bool(self.keys)
 
     def newest_offsets(self) -> dict[str, Offset]:
@@ -125,12 +126,16 @@ class RecordBook(Checker):
         self._reported: set[tuple[AnomalyKind, TopicPartition, Offset | None, Value]] = set()
 
     def book(self, partition: TopicPartition) -> PartitionBook:
+        """Return the book of a partition; create it at the first use."""
         book = self.partitions.get(partition)
         if book is None:
             book = self.partitions[partition] = PartitionBook(partition)
         return book
 
     def on_invocation(self, op: Op) -> None:
+        """Record the values that a send or transaction offers, and their keys, or an open trim.
+
+        Raises `InvalidArgument` for a send without values, or with a value that was sent before."""
         if op.kind == TRIM:
             self._unknown_trims.on_invocation(op)
             return
@@ -150,6 +155,7 @@ class RecordBook(Checker):
             book.began.update(dict.fromkeys(op.payload.values, op.sequence))
 
     def _add_sent(self, book: PartitionBook, value: Value, op: Op) -> None:
+        """Record a value as sent. Raises `InvalidArgument` if it was sent before."""
         if book.sent.setdefault(value, op) is not op:
             raise InvalidArgument(f"value {value!r} is sent twice; values are unique per partition: {op}")
 
@@ -157,6 +163,7 @@ class RecordBook(Checker):
         self._unknown_trims.on_crash(op.process)
 
     def on_completion(self, invocation: Op, op: Op) -> None:
+        """Process the outcome of a send, transaction or trim, received records, or listed starts and ends."""
         if op.kind == TRIM:
             self._unknown_trims.on_completion(op)
         if op.kind == SEND:
@@ -177,6 +184,9 @@ class RecordBook(Checker):
                 book.start, book.end = max(book.start, start), max(book.end, end)
 
     def _on_send(self, op: Op) -> None:
+        """Record outcome and offsets of a send; report values that were read although the send definitely failed.
+
+        Raises `InvalidArgument` for a value that was not sent, or for a wrong number of offsets."""
         send = op.payload
         assert isinstance(send, Send), op
         book = self.book(send.partition)
@@ -195,6 +205,9 @@ class RecordBook(Checker):
                     self._report_aborted(book, value, op, book.witnesses[book.offsets[value]])
 
     def _on_transaction(self, op: Op, transaction: Transaction) -> None:
+        """Record the reads of a transaction, and outcome and offsets of its appends.
+
+        Report values that were read although the transaction definitely failed."""
         for step in transaction.steps:
             if isinstance(step, Scan):
                 self._on_fetched(op, Fetched(step.partition, step.offsets, step.values))
@@ -209,6 +222,7 @@ class RecordBook(Checker):
                 self._report_aborted(book, append.value, op, book.witnesses[book.offsets[append.value]])
 
     def _on_fetched(self, op: Op, fetched: Fetched) -> None:
+        """Record received records. Records that are all known at their offsets cost one comparison."""
         partition, offsets, values = fetched
         if not offsets:
             return
@@ -221,6 +235,9 @@ class RecordBook(Checker):
             book.polled_end, book.polled_op = end, op
 
     def _check_polled(self, book: PartitionBook, op: Op, fetched: Fetched) -> None:
+        """Record received records one by one, and report contradictions.
+
+        Raises `InvalidArgument` if the numbers of offsets and values differ."""
         if len(fetched.offsets) != len(fetched.values):
             raise InvalidArgument(f"a poll has {len(fetched.offsets)} offsets and {len(fetched.values)} values: {op}")
         for offset, value in zip(fetched.offsets, fetched.values, strict=True):
@@ -254,6 +271,7 @@ class RecordBook(Checker):
             self.findings.report("duplicate", text, (book.witnesses[first], op))
 
     def _report_aborted(self, book: PartitionBook, value: Value, failed: Op, seen: Op) -> None:
+        """Report once that `value` was read although its send definitely failed."""
         if self._is_first_report("aborted-read", book, None, value):
             text = f"{book.name} value {value!r} definitely failed, and yet it was seen"
             self.findings.report("aborted-read", text, (failed, seen))
@@ -267,6 +285,7 @@ class RecordBook(Checker):
         return True
 
     def finish(self) -> None:
+        """Report acknowledged records that no poll returned, except in partitions that may be deleted."""
         for book in self.partitions.values():
             if book.may_be_deleted:
                 continue

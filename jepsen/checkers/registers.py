@@ -32,6 +32,7 @@ class Operation:
         self.completed = NEVER
 
     def complete(self, completion: Op) -> None:
+        """Record the successful end of the operation; for a read, also the value that it returned."""
         assert isinstance(completion.payload, Register), completion
         self.completion, self.completed = completion, completion.sequence
         if self.kind == READ:
@@ -39,6 +40,7 @@ class Operation:
 
     @property
     def proof(self) -> tuple[Op, ...]:
+        """Entries of the operation: invocation and, if it succeeded, completion."""
         return (self.invocation,) if self.completion is None else (self.invocation, self.completion)
 
     def __str__(self) -> str:
@@ -78,4 +80,5 @@ class RegisterOperations:
 
 
 def _format_value(value: State) -> str:
+    """Return the text of a register's value; None is "nothing"."""
     return "nothing" if value is None else repr(value)

@@ -42,6 +42,7 @@ def compare_streams(streams: Mapping[str, Iterable[Item]]) -> Anomaly | None:
 
 
 def _check_ascending(name: str, stream: Iterable[Item]) -> Iterator[Item]:
+    """Yield the items of a replica unchanged. Raises `InvalidArgument` if their numbers do not ascend."""
     last = -1
     for number, data in stream:
         if number <= last:
@@ -63,6 +64,7 @@ def _skip_to(start: int, head: Item | None, iterator: Iterator[Item]) -> Item | 
 
 
 def _describe_difference(name: str, item: Item, other_name: str, other: Item) -> Anomaly:
+    """Return the anomaly of two replicas whose items differ: in their numbers, or in a byte."""
     if item[0] != other[0]:
         text = f"{name} has {item[0]} where {other_name} has {other[0]}"
     else:

@@ -41,16 +41,19 @@ class Sequences(Checker):
         self._answered_epochs: dict[_EpochKey, dict[int, Value]] = {}
 
     def on_invocation(self, op: Op) -> None:
+        """Record the values by sequence that the producer of a send names at once."""
         assert isinstance(op.payload, Send), op
         _add_send(op.payload, self._epochs)
 
     def on_completion(self, invocation: Op, op: Op) -> None:
+        """Record the values by sequence of a successful send if the sequence is known only from its answer."""
         assert isinstance(op.payload, Send), op
         assert isinstance(invocation.payload, Send), invocation
         if op.type == OK and invocation.payload.sequenced is None:
             _add_send(op.payload, self._answered_epochs)
 
     def finish(self) -> None:
+        """Check the offsets of each producer epoch in each partition."""
         for key, values in self._epochs.items():
             self._check_epoch(key, values, self._book.book(key.partition))
         for key, values in self._answered_epochs.items():
@@ -77,6 +80,7 @@ class Sequences(Checker):
 
 
 def _add_send(send: Send, epochs: dict[_EpochKey, dict[int, Value]]) -> None:
+    """Add the values of a send to its producer epoch, by sequence; nothing if the send has no sequence."""
     if send.sequenced is not None:
         producer, epoch, first = send.sequenced
         epochs.setdefault(_EpochKey(send.partition, producer, epoch), {}).update(enumerate(send.values, first))

@@ -94,6 +94,7 @@ class Topics(Checker):
         self._sent: dict[Value, TopicPartition] = {}
 
     def on_invocation(self, op: Op) -> None:
+        """Record the certain state of a topic when a request that names the topic begins."""
         if isinstance(op.payload, Topic):
             name = self._name(op.payload.name)
             if op.payload.action != "find":
@@ -107,6 +108,7 @@ class Topics(Checker):
             self._sent.update(dict.fromkeys(op.payload.values, op.payload.partition))
 
     def on_completion(self, invocation: Op, op: Op) -> None:
+        """Process the outcome of a search for a topic, a creation, a deletion or a send, or received records."""
         if isinstance(op.payload, Topic):
             if op.payload.action == "find":
                 self._on_find(invocation, op, op.payload)
@@ -126,6 +128,7 @@ class Topics(Checker):
                         self._check_incarnation(value, fetched.partition, op)
 
     def _name(self, name: str) -> TopicName:
+        """Return the state of a topic name; create it at the first use."""
         known = self._names.get(name)
         if known is None:
             known = self._names[name] = TopicName()
@@ -134,6 +137,9 @@ class Topics(Checker):
     # creations and deletions
 
     def _on_change(self, invocation: Op, op: Op, topic: Topic) -> None:
+        """Process the outcome of a creation or deletion; report it if it contradicts the certain state before.
+
+        That state is certain only if no other change of the topic was under way (`is_alone`)."""
         name, asked = self._name(topic.name), self._asked.pop(op.process)
         is_alone = name.changes == asked.changes
         name.changes += 1
@@ -167,14 +173,17 @@ class Topics(Checker):
         name.topic_id, name.since = topic_id, op
 
     def _report_lost(self, name: str, topic_id: str, text: str, since: Op | None, op: Op) -> None:
+        """Report that a topic certainly exists since the entry `since`, although the answer `op` denies it."""
         self.findings.report("lost-topic", f"{incarnation_of(name, topic_id)} exists, {text}", (since, op))
 
     def _report_resurrected(self, name: str, text: str, since: Op | None, op: Op) -> None:
+        """Report an answer according to which a topic exists although it was certainly deleted at the entry `since`."""
         self.findings.report("resurrected-topic", f"there is no topic {name}, and it {text}", (since, op))
 
     # what processes are shown
 
     def _on_find(self, invocation: Op, op: Op, topic: Topic) -> None:
+        """Process the outcome of a search for a topic by name: its topic id, `NONE`, or no answer."""
         if op.type != OK:
             self._asked.pop(op.process, None)
         elif topic.topic_id == NONE:
@@ -184,6 +193,9 @@ class Topics(Checker):
             self._record_shown(topic.name, topic.topic_id, op)
 
     def _on_unknown(self, name: str, invocation: Op, op: Op) -> None:
+        """Process the answer that there is no topic of this name.
+
+        Report it if the topic certainly existed for more than `DENIED_NS` before the request."""
         asked = self._asked.pop(op.process)
         is_unchanged = self._name(name).changes == asked.changes
         since = asked.since
@@ -194,6 +206,9 @@ class Topics(Checker):
             self._left.setdefault((op.process, name), set()).add(shown[0])
 
     def _record_shown(self, name: str, topic_id: str, op: Op) -> None:
+        """Record that an answer to the process showed the topic with this id.
+
+        Report a topic id that another one had replaced, or that had been unknown, for this process."""
         self._first.setdefault((name, topic_id), op)
         key = (op.process, name)
         shown = self._shown.get(key)
@@ -216,6 +231,7 @@ class Topics(Checker):
             self.findings.report("resurrected-topic", text, (op,))
 
     def finish(self) -> None:
+        """Report topics that were never created, and set for each partition whether it may be deleted."""
         for name, known in self._names.items():
             shown = [topic_id for each, topic_id in self._first if each == name]
             unacknowledged = [topic_id for topic_id in shown if topic_id not in known.acknowledged]

@@ -15,10 +15,12 @@ class UnknownTrims:
         self._starts: dict[TopicPartition, Offset] = {}
 
     def on_invocation(self, op: Op) -> None:
+        """Record the trim that a process begins; other operations are ignored."""
         if isinstance(op.payload, Trim):
             self._open[op.process] = op.payload
 
     def on_completion(self, op: Op) -> None:
+        """Forget a trim whose outcome is known; record the start of one whose outcome is unknown."""
         if op.type == INFO:
             self.on_crash(op.process)
         else:

@@ -32,6 +32,7 @@ class Cluster:
         self.end_op: Op | None = None if write is None else write.completion
 
     def add(self, read: Operation) -> None:
+        """Narrow the zone of the value by a read that returned it."""
         if read.completed < self.end:
             self.end, self.end_op = read.completed, read.completion
         if read.invoked > self.start:
@@ -73,6 +74,9 @@ def _find_overlap(forward: Sequence[Cluster]) -> Contradiction | None:
 
 
 def _find_enclosed(forward: Sequence[Cluster], backward: Sequence[Cluster]) -> Contradiction | None:
+    """Return the contradiction of a backward zone that lies within a forward zone, or None.
+
+    `forward` is sorted, and its zones do not overlap."""
     ends = [each.end for each in forward]
     for each in backward:
         place = bisect_left(ends, each.start) - 1
@@ -84,9 +88,11 @@ def _find_enclosed(forward: Sequence[Cluster], backward: Sequence[Cluster]) -> C
 
 
 def _describe_zone(forward: Cluster) -> str:
+    """Return the sentence about a forward zone: the register held this value from its first to its last proof."""
     since = "the beginning" if forward.write is None else f"#{forward.end}"
     return f"it held {forward.value!r} from {since} to #{forward.start}"
 
 
 def _bounding_entries(*clusters: Cluster) -> tuple[Op, ...]:
+    """Return the entries that bound the zones; zones without an entry are omitted."""
     return tuple(op for each in clusters for op in (each.end_op, each.start_op) if op is not None)

@@ -34,12 +34,15 @@ class _WorstCaseRandom(Random):
     """Random generator with which a power loss reverts everything that it may revert."""
 
     def random(self) -> float:
+        """Return the greatest number below 1."""
         return 1.0 - 2**-53
 
     def choice(self, seq: Any) -> Any:
+        """Return the first element."""
         return seq[0]
 
     def randint(self, a: int, b: int) -> int:
+        """Return the lower bound."""
         return a
 
 
@@ -51,6 +54,7 @@ class WorstDisk(NodeDisk):
         self._journal = data_dir / journal.NAME
 
     def lose_power(self, random: Random, torn: bool = True) -> str:
+        """Lose all unsynced writes; return their description, with the numbers of journal entries before and after."""
         before, syncs = journal.count_entries(self._journal), self.read_counters().syncs
         lost = super().lose_power(_WorstCaseRandom(), torn=False)
         after = journal.count_entries(self._journal)
@@ -63,6 +67,10 @@ class SyncObjCluster(WithoutFaults):
     def __init__(
         self, nodes: int, directory: Path, *, lists: int, build: str, delay_ms: float, loses_power: bool
     ) -> None:
+        """Reserve ports and prepare the processes of nodes 1 to `nodes`; start none.
+
+        `lists` is the number of replicated lists, `build` the variant of the library, and `delay_ms` the delay of each
+        message. With `loses_power` each node has a disk that can lose unsynced writes."""
         self._directory, self._delay_ms = directory, delay_ms
         numbers = range(1, nodes + 1)
         self._held = {kind: {number: reserve_port() for number in numbers} for kind in ("own", "http")}
@@ -95,6 +103,9 @@ class SyncObjCluster(WithoutFaults):
     # a system
 
     def start(self) -> None:
+        """Start all nodes and wait until they serve.
+
+        Raises `SystemFailed` if disks cannot be simulated, or if a node does not serve in time."""
         cannot = unsupported_reason() if self._disks else None
         if cannot is not None:
             raise SystemFailed(cannot)
@@ -110,6 +121,7 @@ class SyncObjCluster(WithoutFaults):
             raise SystemFailed("; ".join(late))
 
     def close(self) -> None:
+        """Kill all nodes, close the relay, and free the ports."""
         for process in self._processes.values():
             process.close()
         self._relay.close()
@@ -125,6 +137,7 @@ class SyncObjCluster(WithoutFaults):
         return self._addresses
 
     def unexpected_exits(self) -> list[str]:
+        """Return a description of each node that exited on its own since the last call."""
         dead = [node for node, is_expected in self._expected_up.items() if is_expected and not self.is_up(node)]
         for node in dead:
             self._expected_up[node] = False
@@ -134,6 +147,9 @@ class SyncObjCluster(WithoutFaults):
         ]
 
     def recover(self, timeout_s: float) -> list[str]:
+        """Restore all links, launch nodes that are down, and wait until all serve; return the problems.
+
+        No problem is returned if all nodes serve within `timeout_s`."""
         until = time.monotonic() + timeout_s
         self._relay.set_delay(0)
         self._relay.cut([])
@@ -142,6 +158,9 @@ class SyncObjCluster(WithoutFaults):
         return self._wait_serving(until)
 
     def _wait_serving(self, until: float) -> list[str]:
+        """Wait until all nodes serve, at most until `until` of the monotonic clock.
+
+        Return a description of each that does not."""
         while time.monotonic() < until:
             if all(self.is_serving(node) for node in self._processes):
                 return []
@@ -150,6 +169,7 @@ class SyncObjCluster(WithoutFaults):
         return [f"node {node} did not serve: {said}" for node, said in answer.items() if not (said or {}).get("ready")]
 
     def stop(self) -> list[str]:
+        """Stop all nodes with SIGTERM; return the problems: nodes that did not stop, and exit codes other than 0."""
         problems = []
         for node, process in self._processes.items():
             self._expected_up[node] = False
@@ -184,6 +204,9 @@ class SyncObjCluster(WithoutFaults):
         return self.is_available()
 
     def kill(self, node: int) -> str:
+        """Kill the node with SIGKILL, and crash its connections; return the observed effect.
+
+        Without simulated disks the relay waits for a moment at which many acknowledged entries can be lost."""
         process = self._processes[node]
         self._expected_up[node] = False
         self._paused.discard(node)
@@ -192,11 +215,13 @@ class SyncObjCluster(WithoutFaults):
         return f"node {node}, process {process.pid}, ended with {process.exit_code}{f'; {words}' if words else ''}"
 
     def terminate(self, node: int) -> str:
+        """Send SIGTERM to the node; return a description."""
         self._expected_up[node] = False
         self._processes[node].send_sigterm()
         return f"node {node}, process {self._processes[node].pid}, was ordered to end"
 
     def launch(self, node: int) -> None:
+        """Launch the node unless it is up."""
         if not self.is_up(node):
             self._processes[node].launch()
         self._expected_up[node] = True
@@ -205,15 +230,18 @@ class SyncObjCluster(WithoutFaults):
         self._expected_up[node] = False
 
     def pause(self, node: int) -> str:
+        """Stop the node with SIGSTOP; return a description."""
         self._processes[node].pause()
         self._paused.add(node)
         return f"node {node}, process {self._processes[node].pid}, was stopped"
 
     def resume(self, node: int) -> None:
+        """Continue the paused node with SIGCONT."""
         self._processes[node].resume()
         self._paused.discard(node)
 
     def cut(self, rpc: Sequence[Link], gossip: Sequence[Link]) -> None:
+        """Cut the links in `rpc` and restore all others; the library has no gossip."""
         self._relay.cut(rpc)
 
     def link_effects(self, links: Sequence[Link]) -> str:
@@ -225,6 +253,7 @@ class SyncObjCluster(WithoutFaults):
         return self._disks
 
     def change(self, shape: str, node: int, place: TopicPartition) -> str:
+        """Change nothing: the library's nodes and partitions are fixed."""
         return ""
 
     def leader(self, place: TopicPartition) -> int | None:
@@ -234,6 +263,7 @@ class SyncObjCluster(WithoutFaults):
         return max(leaders)[1] if leaders else None
 
     def _status(self, node: int) -> dict[str, Any] | None:
+        """Return the node's answer to `/status`; None if it is down, paused or does not answer."""
         if not self.is_up(node) or node in self._paused:
             return None
         try:

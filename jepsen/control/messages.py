@@ -40,6 +40,7 @@ class Stream:
         """Index up to which delivered answers acknowledge the sender's log."""
 
     def feed(self, data: bytes) -> None:
+        """Parse received bytes, and record each complete message. The rest waits for further bytes."""
         self._rest += data
         self._fed += len(data)
         at = 0
@@ -54,6 +55,9 @@ class Stream:
         self._rest = self._rest[at:]
 
     def _record_message(self, message: Any, end: int) -> None:
+        """Record a message whose last byte is at stream position `end`.
+
+        Only messages that set the receiver's log or acknowledge the sender's matter."""
         kind = message.get("type") if isinstance(message, dict) else None
         if kind == "append_entries" and "entries" in message:
             self._logs.append((end, message["prevLogIdx"] + len(message["entries"])))

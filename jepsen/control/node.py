@@ -33,6 +33,7 @@ class Node:
     """HTTP handlers of one node."""
 
     def __init__(self, peer: Peer, lists: int) -> None:
+        """Serve `lists` replicated lists of `peer`, one for each partition."""
         self._peer, self._lists = peer, lists
         self._is_ready = False
 
@@ -60,6 +61,7 @@ class Node:
         """Return the handler with exceptions converted to errors of the API."""
 
         async def answer(request: web.Request) -> web.Response:
+            """Answer a request; on an error answer with status 503 if the request definitely failed, else 504."""
             if not self._is_ready:
                 return _error(503, 50302, "not ready yet", "failed")
             try:
@@ -73,6 +75,7 @@ class Node:
         return answer
 
     async def _status(self, _request: web.Request) -> web.Response:
+        """Answer with the node's readiness, role and term, and the library's own status."""
         peer = self._peer
         more = {"ready": self._is_ready, "leads": peer.is_leader, "term": peer.term}
         return web.json_response({"library": peer.status, **more})
@@ -85,6 +88,7 @@ class Node:
         return web.json_response({}, status=201)
 
     async def _append_batches(self, request: web.Request) -> web.Response:
+        """Append the records of the batches in the body to a partition, and answer with their offsets."""
         partition = _partition(request)
         payloads = [
             record.value or b"" for _, batch in split_batches(await request.read()) for record in read_records(batch)
@@ -120,11 +124,13 @@ class Node:
             return {**failed, "error_code": 50401, "error": "not called back in time", "outcome": "unknown"}
 
     async def _append(self, partition: int, payloads: list[bytes], timeout_s: float) -> tuple[dict[str, Any], int]:
+        """Append payloads to a partition. Return the row of the answer, and the offset after the last payload."""
         base = await self._peer.append(partition, payloads, timeout_s)
         row = {"partition": partition, "offset": base, "error_code": None, "error": None}
         return row, base + len(payloads)
 
     async def _fetch(self, request: web.Request) -> web.Response:
+        """Answer with a batch of the records from an offset on; without records, wait and answer with an empty body."""
         offset = int(request.query["offset"])
         found = self._peer.records(_partition(request), offset, _RECORDS_MAX)
         body = b""
@@ -137,6 +143,7 @@ class Node:
         return web.Response(body=body, content_type=_BATCHES)
 
     async def _offsets(self, request: web.Request) -> web.Response:
+        """Answer with the first and end offset of a partition."""
         partition = _partition(request)
         if request.query.get("linearizable") == "true":
             end = await self._peer.linearizable_end(partition, _timeout_s(request))
@@ -145,32 +152,39 @@ class Node:
         return web.json_response({"beginning_offset": 0, "end_offset": end})
 
     async def _commit(self, request: web.Request) -> web.Response:
+        """Raise committed offsets of a group; answer with all its committed offsets."""
         rows = orjson.loads(await request.read())["offsets"]
         return await self._commit_marks(request, {(row["topic"], row["partition"]): row["offset"] for row in rows})
 
     async def _committed(self, request: web.Request) -> web.Response:
+        """Answer with the committed offsets of a group, by a commit without offsets."""
         return await self._commit_marks(request, {})
 
     async def _commit_marks(self, request: web.Request, marks: Marks) -> web.Response:
+        """Commit `marks`, offsets by topic and partition; answer with all committed offsets of the group."""
         agreed = await self._peer.commit(request.match_info["group"], marks, _timeout_s(request))
         rows = [{"topic": topic, "partition": partition, "offset": at} for (topic, partition), at in agreed.items()]
         return web.json_response({"offsets": rows})
 
 
 def _partition(request: web.Request) -> int:
+    """Return the number of the partition in the request's path."""
     return int(request.match_info["partition"])
 
 
 def _timeout_s(request: web.Request) -> float:
+    """Return the timeout of a request in seconds; its query has milliseconds."""
     return int(request.query["timeout"]) / 1000
 
 
 def _error(status: int, code: int, message: object, outcome: str) -> web.Response:
+    """Return an error response; `outcome` is "failed" or "unknown"."""
     body = {"error_code": code, "message": str(message), "outcome": outcome}
     return web.json_response(body, status=status)
 
 
 def _arguments() -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("verb", choices=["serve"])
     parser.add_argument("--data-dir", type=Path, required=True)
@@ -184,6 +198,7 @@ def _arguments() -> argparse.Namespace:
 
 
 async def _serve(arguments: argparse.Namespace) -> None:
+    """Run a node until SIGTERM; write its address to standard output once it serves HTTP."""
     others = [RelayedNode(name, int(port)) for name, _, port in (each.partition("=") for each in arguments.other)]
     peer = Peer(arguments.own, others, arguments.data_dir, arguments.lists, arguments.build)
     node = Node(peer, arguments.lists)
@@ -206,6 +221,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
 
 
 def main() -> None:
+    """Run a node by the command line."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     arguments = _arguments()
     arguments.data_dir.mkdir(parents=True, exist_ok=True)

@@ -23,6 +23,10 @@ class ControlOptions(RunOptions):
 
     @classmethod
     def of(cls, case_name: str, *, is_repaired: bool, seconds: float | None, seed: int) -> Self:
+        """Return the options of a case.
+
+        `seconds` defaults to the duration of the case. With `is_repaired` the variant of the library without the cause
+        of losses is used."""
         case = CASES[case_name]
         options = cls(
             "plain", (case.kind,), seconds or case.seconds, NODES, CLIENTS, case.rate, seed, recovery_s=RECOVERY_S
@@ -41,6 +45,7 @@ class ControlOptions(RunOptions):
 
     @property
     def build(self) -> str:
+        """Name of the library's variant."""
         return self.case.repaired if self.is_repaired else "unmodified"
 
     @property
@@ -53,6 +58,7 @@ class ControlOptions(RunOptions):
         return f"control-{self.case_name}-{self.build}-seed{self.seed}"
 
     def explain(self, history: Path) -> str:
+        """Return why this case loses records, the repair if it is repaired, and the records missing in the history."""
         missing_records = count_missing(history, (self.clients + 1) * PER_CLIENT)
         return "\n\n".join([self.case.why, *([self.case.cure] if self.is_repaired else []), str(missing_records)])
 

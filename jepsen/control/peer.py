@@ -30,6 +30,7 @@ class Refused(Exception):
     """The library refused a command; `is_definite` when the command has no effect, now or later."""
 
     def __init__(self, why: int) -> None:
+        """Create the error for `why`, a number of the library's `FAIL_REASON`."""
         names = {number: name for name, number in vars(FAIL_REASON).items() if isinstance(number, int)}
         super().__init__(f"the library says {names.get(why, why)}")
         self.is_definite = why in DEFINITE
@@ -72,11 +73,15 @@ class Commits(SyncObjConsumer):  # type: ignore[misc]  # the library has no anno
 
     @replicated  # type: ignore[untyped-decorator]
     def commit(self, group: str, marks: Marks) -> None:
+        """Raise the committed offsets of a group; `marks` are offsets by topic and partition.
+
+        The library applies it on all nodes."""
         own = self._marks.setdefault(group, {})
         for place, offset in marks.items():
             own[place] = max(own.get(place, 0), offset)
 
     def committed_offsets(self, group: str) -> Marks:
+        """Return a copy of the group's committed offsets, by topic and partition."""
         return dict(self._marks.get(group, {}))
 
 
@@ -84,6 +89,10 @@ class Peer:
     """One pysyncobj node. Created inside a running event loop, by the main thread; `close` it."""
 
     def __init__(self, own: str, others: Sequence[RelayedNode], directory: Path, lists: int, build: str) -> None:
+        """Start a node of the library.
+
+        `own` is its address, `directory` has its journal, `lists` is the number of replicated lists, and `build` names
+        a variant of the library."""
         self._loop = asyncio.get_running_loop()
         self._lists = [ReplList() for _ in range(lists)]
         self._commits = Commits()
@@ -169,6 +178,9 @@ class Peer:
 
 
 def _complete(done: "asyncio.Future[int]", why: int, end: int) -> None:
+    """Complete an append with offset `end`, or with `Refused` for another reason `why` than success.
+
+    Do nothing if its caller no longer waits."""
     if done.done():
         return  # the caller no longer waits
     if why == FAIL_REASON.SUCCESS:

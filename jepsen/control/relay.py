@@ -33,6 +33,7 @@ class _Lane:
     """One direction of one relayed connection, with the bytes under way."""
 
     def __init__(self, relay: "Relay", link: Link) -> None:
+        """Create the lane of one link; `source` and `target` are set when its connections exist."""
         self._relay, self.link = relay, link
         self._held: deque[tuple[float, bytes]] = deque()
         self.held_bytes = 0
@@ -45,6 +46,10 @@ class _Lane:
         self.has_lost = False
 
     def send(self, data: bytes) -> None:
+        """Accept bytes of the source and deliver them after the delay.
+
+        They are dropped if the link is cut or the source crashed. Above `_HELD_BYTES_MAX` bytes under way, reading from
+        the source is paused."""
         if self.link in self._relay.cut_links or self._is_dead:
             self._record_lost(len(data))
             return
@@ -84,6 +89,7 @@ class _Lane:
         return arriving, len(data)
 
     def _record_lost(self, count: int) -> None:
+        """Count dropped bytes of the link."""
         self.has_lost = self.has_lost or count > 0
         self._relay.record_lost(self.link, count)
 
@@ -115,6 +121,7 @@ class _End(asyncio.Protocol):
     It passes received bytes to `out`, and sends the bytes of `into`."""
 
     def __init__(self, out: _Lane, into: _Lane, ended: Callable[[], None]) -> None:
+        """Connect a socket to two lanes; `ended` is called when the socket is closed."""
         self._out, self._into, self._on_end = out, into, ended
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -136,6 +143,7 @@ class _Connection:
     """Connection from one node to another, from its acceptance on."""
 
     def __init__(self, relay: "Relay", caller: int, called: int, address: tuple[str, int]) -> None:
+        """Accept a connection of `caller`, and connect it to `called` at `address`."""
         self._relay, self._address = relay, address
         self.links = (caller, called), (called, caller)
         self._forth, self._back = self.lanes = _Lane(relay, self.links[0]), _Lane(relay, self.links[1])
@@ -155,10 +163,12 @@ class _Connection:
             self.reset()
 
     def _on_end(self) -> None:
+        """Reset the connection once both of its sockets are closed."""
         if self._forth.source is None and self._back.source is None:
             self.reset()
 
     def drop(self, links: Iterable[Link]) -> None:
+        """Drop the bytes under way on the given links."""
         for lane in self.lanes:
             if lane.link in links:
                 lane.drop()
@@ -172,13 +182,16 @@ class _Connection:
         asyncio.get_running_loop().call_later(_SILENCE_S, self.reset)
 
     def held_bytes_on(self, link: Link) -> int:
+        """Return the number of bytes under way on the link."""
         return sum(lane.held_bytes for lane in self.lanes if lane.link == link)
 
     @property
     def has_lost(self) -> bool:
+        """Whether any bytes of the connection were dropped, so that its stream is broken."""
         return self._forth.has_lost or self._back.has_lost
 
     def reset(self) -> None:
+        """Abort both sockets and remove the connection."""
         self._reaching.cancel()
         for lane in self.lanes:
             if lane.source is not None:
@@ -192,6 +205,9 @@ class Relay:
     `nodes` are the addresses at which the nodes listen."""
 
     def __init__(self, nodes: Mapping[int, str]) -> None:
+        """Listen on a free port for each pair of nodes, in a thread of its own.
+
+        `nodes` has the address of each node."""
         self._nodes = nodes
         self._connections: dict[_Connection, None] = {}
         self.delay_s = 0.0
@@ -206,6 +222,7 @@ class Relay:
         self._call(self._listen)
 
     def close(self) -> None:
+        """End all connections, and stop the thread; may be called again."""
         if self._loop.is_closed():
             return
         self._call(self._end)
@@ -226,6 +243,7 @@ class Relay:
         wanted = frozenset(links)
 
         async def change() -> None:
+            """Cut the wanted links, and reset connections that lost bytes once both their links are restored."""
             self.cut_links = wanted
             for connection in list(self._connections):
                 connection.drop(wanted)
@@ -240,6 +258,7 @@ class Relay:
         With `wait_s` it crashes at the worst moment, if there is one within that time."""
 
         async def change() -> str:
+            """Wait for the worst moment, then crash the node's connections; return a description of the lost bytes."""
             await self._wait_for_worst_moment(node, wait_s)
             mine = [connection for connection in self._connections if node in connection.links[0]]
             return "; ".join(said for connection in mine for said in connection.crash(node))
@@ -275,6 +294,7 @@ class Relay:
         """Return the number of bytes that this link holds and has not delivered."""
 
         async def count() -> int:
+            """Sum the bytes under way on the link."""
             return sum(connection.held_bytes_on(link) for connection in self._connections)
 
         return self._call(count)
@@ -283,6 +303,7 @@ class Relay:
         """Return the bytes that links have lost since the last call."""
 
         async def take() -> dict[Link, int]:
+            """Return the dropped bytes by link since the last call."""
             lost, self._lost_bytes = self._lost_bytes, {}
             return lost
 
@@ -291,6 +312,7 @@ class Relay:
     # in the thread of the wires
 
     def record_lost(self, link: Link, lost: int) -> None:
+        """Add `lost` dropped bytes to the count of the link."""
         if lost:
             self._lost_bytes[link] = self._lost_bytes.get(link, 0) + lost
 
@@ -298,6 +320,7 @@ class Relay:
         self._connections.pop(connection, None)
 
     async def _listen(self) -> None:
+        """Listen on a free port for each ordered pair of nodes."""
         for caller in self._nodes:
             for called, address in self._nodes.items():
                 if caller != called:
@@ -308,7 +331,10 @@ class Relay:
                     self._servers.append(await self._loop.create_server(accept, sock=listening))
 
     def _make_acceptor(self, caller: int, called: int, address: tuple[str, int]) -> Callable[[], _End]:
+        """Return the function that creates a relayed connection when `caller` connects."""
+
         def accept() -> _End:
+            """Create and register a connection; return its protocol."""
             connection = _Connection(self, caller, called, address)
             self._connections[connection] = None
             return connection.front
@@ -316,6 +342,7 @@ class Relay:
         return accept
 
     async def _end(self) -> None:
+        """Close all servers, and reset all connections."""
         for server in self._servers:
             server.close()
         for connection in list(self._connections):

@@ -57,6 +57,7 @@ class SyncingTransport(TCPTransport):  # type: ignore[misc]  # the library has n
         self._of = sync_obj
 
     def send(self, node: Any, message: dict[str, Any]) -> bool:
+        """Sync the journal, then send the message; return whether it was sent."""
         self._of._SyncObj__raftLog.sync()
         return bool(super().send(node, message))
 
@@ -71,9 +72,13 @@ class DeferredCutJournal(FileJournal):  # type: ignore[misc]  # the library has 
         super().__init__(path)
 
     def deleteEntriesFrom(self, entryFrom: int) -> None:  # noqa: N802, N803 - the library's name
+        """Remember from where to cut; nothing is deleted yet."""
         self._cut_from = entryFrom
 
     def add(self, command: bytes, idx: int, term: int) -> None:
+        """Append an entry.
+
+        If a cut is pending, skip an entry that the journal already has at this index, or cut there."""
         at = self._cut_from
         if at is not None and at < len(self):
             if self[at][1:] == (idx, term):
@@ -95,6 +100,9 @@ class CutOnConflictNode(SyncObj):  # type: ignore[misc]  # the library has no an
     """Index at which the leader should begin, after an append that did not match here."""
 
     def _SyncObj__onMessageReceived(self, node: Any, message: dict[str, Any]) -> None:  # noqa: N802 - the library's name
+        """Process a message, with its commit index lowered to the last entry that the message proves.
+
+        Then settle the cut."""
         if message["type"] == "append_entries" and "prevLogIdx" in message:
             entries = message.get("entries") or ()
             confirmed = entries[-1][1] if entries else message["prevLogIdx"]
@@ -109,6 +117,7 @@ class CutOnConflictNode(SyncObj):  # type: ignore[misc]  # the library has no an
         nextNodeIdx: int | None = None,  # noqa: N803 - the library's name
         success: bool = False,
     ) -> None:
+        """Answer an append. After a refusal, name the index at which the term of the conflicting entry begins."""
         begin = nextNodeIdx
         if success:
             self._divergence_at = None
@@ -128,6 +137,7 @@ class CutOnConflictNode(SyncObj):  # type: ignore[misc]  # the library has no an
 
 
 def _sync(path: Path) -> None:
+    """Sync a file or a directory."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

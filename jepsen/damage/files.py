@@ -113,6 +113,7 @@ def _find_needed_blocks(files: Sequence[Path]) -> dict[Path, tuple[Part, ...]]:
 
 
 def _read_block_headers(path: Path) -> Iterator[tuple[int, BlockHeader]]:
+    """Yield the position and header of each journal block in a file; blocks without the magic number are skipped."""
     with open(path, "rb") as opened:
         for at in range(0, os.fstat(opened.fileno()).st_size - BLOCK_HEADER_SIZE + 1, BLOCK_SIZE):
             opened.seek(at)

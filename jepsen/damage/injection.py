@@ -79,6 +79,7 @@ def _choose(files: Sequence[DamageableFile], random: Random) -> DamageableFile:
 
 
 def _flip(file: DamageableFile, position: int, bit: int) -> str:
+    """Invert one bit of a file, and read it back; return a description of the change."""
     with open(file.path, "r+b", buffering=0) as opened:
         before = os.pread(opened.fileno(), 1, position)[0]
         os.pwrite(opened.fileno(), bytes([before ^ (1 << bit)]), position)

@@ -48,8 +48,10 @@ class Snapshot:
 
 
 def _files(directory: Path) -> dict[str, Path]:
+    """Return all files below a directory, by relative path."""
     return {str(path.relative_to(directory)): path for path in directory.rglob("*") if path.is_file()}
 
 
 def _same(one: Path | None, other: Path | None) -> bool:
+    """Return whether both files exist and have the same content."""
     return one is not None and other is not None and filecmp.cmp(one, other, shallow=False)

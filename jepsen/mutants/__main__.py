@@ -54,6 +54,7 @@ def is_as_expected(mutant: Mutant, trial: Trial) -> bool:
 
 
 def _list(chosen: Sequence[Mutant], copy: Copy) -> None:
+    """Print the mutants, after a check that each applies."""
     for mutant in chosen:
         mutant.apply_to(copy.read(mutant.file))
         click.echo(f"{mutant.name}  {mutant.file}:{mutant.function}{'  (equivalent)' if mutant.equivalent else ''}")
@@ -68,6 +69,7 @@ def _run(chosen: Sequence[Mutant], copies: Sequence[Copy]) -> list[Trial]:
     paths = list(dict.fromkeys(path for mutant in chosen for path in mutant.tests))
 
     def run_in_free_copy(work: Callable[[Copy], Trial]) -> Trial:
+        """Run `work` in a copy of the tree that no other thread uses."""
         copy = free.get()
         try:
             return work(copy)
@@ -84,6 +86,7 @@ def _run(chosen: Sequence[Mutant], copies: Sequence[Copy]) -> list[Trial]:
 
 
 def _show_progress(trials: Iterable[Trial], progress: Progress, description: str, count: int) -> Iterable[Trial]:
+    """Yield the trials unchanged, and show the progress bar; print trials without a clear outcome."""
     task = progress.add_task(description, total=count)
     for trial in trials:
         progress.advance(task)
@@ -93,6 +96,7 @@ def _show_progress(trials: Iterable[Trial], progress: Progress, description: str
 
 
 def _report(trials: Sequence[Trial], wrong: Sequence[Trial], seconds: float, *, as_json: bool) -> None:
+    """Print the summary and the unexpected trials (`wrong`), as text or JSON."""
     if as_json:
         rows = [{"name": each.name, "outcome": each.outcome.value, "seconds": each.seconds} for each in trials]
         click.echo(orjson.dumps({"trials": rows, "unexpected": [each.name for each in wrong], "seconds": seconds}))

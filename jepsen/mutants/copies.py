@@ -13,6 +13,7 @@ class Copy:
     """Copy of the tree, for one mutant at a time."""
 
     def __init__(self, directory: Path) -> None:
+        """Copy all files that git tracks or would add into `directory`."""
         self.directory = directory
         listed = subprocess.run(
             ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],  # noqa: S607 - as found on the path
@@ -30,6 +31,7 @@ class Copy:
                 shutil.copyfile(source, target)
 
     def read(self, file: str) -> str:
+        """Return the text of a file in the copy."""
         return (self.directory / file).read_text(encoding="utf-8")
 
     def write(self, file: str, source: str) -> None:

@@ -61,9 +61,11 @@ class Kill(Kind):
         return True
 
     def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
+        """Kill the nodes with SIGKILL."""
         return "; ".join(victims.kill(node) for node in hit)
 
     def end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
+        """Launch the nodes again."""
         for node in hit:
             victims.launch(node)
         return ""
@@ -73,6 +75,7 @@ class Power(Kill):
     """SIGKILL of all victims, and loss of unsynced writes."""
 
     def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
+        """Kill the nodes, and drop their unsynced writes. The description has only nodes that lost writes."""
         random = Random(fault.seed)  # noqa: S311 - repeatable, not secret
         killed = {node: victims.kill(node) for node in hit}
         lost = {node: victims.disks[node].lose_power(random) for node in hit}
@@ -83,9 +86,11 @@ class Pause(Kind):
     """Pause of processes: SIGSTOP at the begin, SIGCONT at the end."""
 
     def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
+        """Stop the nodes' processes."""
         return "; ".join(filter(None, (victims.pause(node) for node in hit)))
 
     def end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
+        """Continue the nodes' processes."""
         for node in hit:
             victims.resume(node)
         return ""
@@ -111,6 +116,7 @@ class Stall(DiskKind):
     """Blocked event loop, while the other threads of the process continue."""
 
     def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
+        """Stall the event loops for the fault's amount in seconds, by default for a share of its duration."""
         self._count(victims, hit)
         for node in hit:
             length_s = fault.end_s - fault.begin_s
@@ -118,6 +124,7 @@ class Stall(DiskKind):
         return ""
 
     def end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
+        """Cancel stalls that have not begun; return how long each loop stood still."""
         for node in hit:
             victims.disks[node].stall_loop(0)  # a loop that has not turned since does not stand still later
         seen = {node: self._counts_since(victims, node) for node in hit}
@@ -130,6 +137,9 @@ class Clock(Kind):
     """Wrong time of day: the clock jumps, jumps to and fro, or drifts; the monotonic clock stays right."""
 
     def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
+        """Let clocks drift or jump by the fault's amount, by default a random one; return the observed errors.
+
+        A strobe, too, begins with a jump."""
         random = Random(fault.seed)  # noqa: S311 - repeatable, not secret
         for node in hit:
             if fault.shape == "drift":
@@ -139,12 +149,14 @@ class Clock(Kind):
         return self._reported_errors(victims, hit)
 
     def during(self, victims: Victims, fault: Fault, hit: tuple[int, ...], since_s: float) -> None:
+        """Move the clock of a strobe between right and wrong, every `STROBE_S`."""
         if fault.shape == "strobe":
             far = _draw_amount(fault, Random(fault.seed), JUMPS_S)  # noqa: S311 - repeatable, not secret
             for node in hit:
                 victims.clocks[node].jump(far if int(since_s / STROBE_S) % 2 else 0.0)
 
     def end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
+        """Correct the clocks; return the observed errors of a drift, which grow while the fault lasts."""
         errors = self._reported_errors(victims, hit) if fault.shape == "drift" else ""
         for node in hit:
             victims.clocks[node].reset()
@@ -164,12 +176,14 @@ class Full(DiskKind):
     """Full disk: writes that need new space fail."""
 
     def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
+        """Fill the disks."""
         self._count(victims, hit)
         for node in hit:
             victims.disks[node].fill()
         return ""
 
     def end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
+        """Free the disks; return how often each node observed the lack of space."""
         for node in hit:
             victims.disks[node].free()
         seen = {node: self._counts_since(victims, node) for node in hit}
@@ -187,6 +201,7 @@ class Sync(DiskKind):
         return fault.shape != "slow"
 
     def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
+        """Delay syncs by seconds, or let one or all of them fail, by the fault's shape."""
         random = Random(fault.seed)  # noqa: S311 - repeatable, not secret
         self._count(victims, hit)
         for node in hit:
@@ -198,6 +213,7 @@ class Sync(DiskKind):
         return ""
 
     def end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
+        """Let syncs work again, and restart nodes whose syncs failed; return how many were slow or failed."""
         descriptions = []
         for node in hit:
             seen = self._counts_since(victims, node)
@@ -222,10 +238,14 @@ class Damage(Kind):
         return True
 
     def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
+        """Kill the nodes, and damage files of each. The description has only nodes whose files were damaged."""
         descriptions = ((victims.kill(node), self._damage(victims, fault, node)) for node in hit)
         return "; ".join(f"{killed}, {description}" for killed, description in descriptions if description)
 
     def _damage(self, victims: Victims, fault: Fault, node: int) -> str:
+        """Damage files of a stopped node by the fault's shape; return the description of the damage.
+
+        For "stale", copy its files and launch it: the copy is restored at the end."""
         random = Random(fault.seed)  # noqa: S311 - repeatable, not secret
         directory = victims.data_dirs()[node]
         _make_durable(victims, node)
@@ -248,6 +268,7 @@ class Damage(Kind):
         return all(victims.is_serving(node) for node in hit if node in self._copies)
 
     def end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
+        """Restore stale copies, and launch the nodes; return a description of the restored files."""
         descriptions = []
         for node in hit:
             if node in self._copies:
@@ -270,4 +291,5 @@ def _make_durable(victims: Victims, node: int) -> None:
 
 
 def _draw_amount(fault: Fault, random: Random, drawn_from: Sequence[float]) -> float:
+    """Return the amount that the fault names, else one drawn from `drawn_from`."""
     return random.choice(drawn_from) if fault.amount is None else fault.amount

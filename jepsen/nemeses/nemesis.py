@@ -63,6 +63,7 @@ class Nemesis:
         note: Callable[[str, dict[str, Any]], None],
         now_s: Callable[[], float],
     ) -> None:
+        """Prepare the faults of `schedule` for a system with these partitions (see the class)."""
         self._victims, self._partitions, self._note, self._now_s = victims, partitions, note, now_s
         self._kinds = {kind: facts.make() for kind, facts in FACTS.items() if facts.make is not None}
         self._waiting = list(schedule)
@@ -84,6 +85,7 @@ class Nemesis:
 
     @property
     def under_way(self) -> list[str]:
+        """Descriptions of the faults that have begun and not ended."""
         return [*(str(each.fault) for each in self._running), *(str(each.fault) for each in self._rolling)]
 
     def step(self) -> None:
@@ -193,6 +195,9 @@ class Nemesis:
             rolling.remove_killed(killed)
 
     def _end_if_possible(self, running: Running, now_s: float) -> None:
+        """End a fault whose time is over, or try again after `LOOK_S` if its kind must wait for its effect.
+
+        After `END_LATER_S_MAX` the fault ends in any case."""
         kind = self._kinds.get(running.fault.kind)
         is_late = now_s >= running.begin_s + END_LATER_S_MAX
         if kind is None or is_late or kind.may_end(self._victims, running.fault, running.hit):
@@ -259,6 +264,7 @@ class Nemesis:
                 self._record_fault(starting.happened._replace(served_s=self._now_s()))
 
     def _continue_roll(self, rolling: RollingRestart, now_s: float) -> None:
+        """Continue the rolling restart by one step if it is the first one under way; record its end."""
         if now_s >= rolling.until_s:
             rolling.stop()
         if rolling is self._rolling[0]:  # one that came to its end late holds the next one up
@@ -285,6 +291,7 @@ class Nemesis:
         self._repeat_if_missing(fault)
 
     def _record_phase(self, phase: str, fault: Fault, proof: str) -> None:
+        """Write the begin or end of a fault into the history; `proof` is its observed effect, empty for none."""
         more: dict[str, Any] = {"fault": fault.kind, "phase": phase, "nodes": fault.nodes}
         if fault.links:
             more["ways"] = fault.links

@@ -8,10 +8,12 @@ from raftlog.testing import NetworkConditions
 
 
 def both_directions(some: Sequence[int], others: Sequence[int]) -> tuple[Link, ...]:
+    """Return the links between each node of `some` and each of `others`, in both directions."""
     return tuple(link for a in some for b in others for link in ((a, b), (b, a)))
 
 
 def all_links(nodes: Sequence[int]) -> tuple[Link, ...]:
+    """Return the links from each node to each other node."""
     return tuple((a, b) for a in nodes for b in nodes if a != b)
 
 

@@ -13,6 +13,7 @@ class RollingRestart:
     """State of a rolling restart: the restarting node, the remaining nodes, and the observed effects."""
 
     def __init__(self, fault: Fault, begin_s: float, until_s: float, victims: Victims) -> None:
+        """Prepare a rolling restart of the fault's nodes, in order, until `until_s`."""
         self.fault, self.begin_s, self.until_s = fault, begin_s, until_s
         self._victims = victims
         self._left = list(fault.nodes)
@@ -27,6 +28,7 @@ class RollingRestart:
 
     @property
     def has_ended(self) -> bool:
+        """Whether no node is being restarted and none is left."""
         return self.is_between and not self._left
 
     def stop(self) -> None:
@@ -52,6 +54,7 @@ class RollingRestart:
             self._node = None
 
     def _terminate(self, node: int) -> None:
+        """Send SIGTERM to a node and record the effect; skip a node that is down or has left the cluster."""
         if self._victims.is_up(node) and node in self._victims.addresses:
             self._node, self._is_launched = node, False
             self.proofs.append(self._victims.terminate(node))

@@ -49,11 +49,15 @@ class _Drawing:
     """Random generator of the faults of one schedule."""
 
     def __init__(self, random: Random, kinds: Sequence[FaultKind], nodes: Sequence[int], partitions: int) -> None:
+        """Prepare to draw faults of `kinds`, for these nodes and a number of partitions."""
         self._random, self._nodes, self._partitions = random, list(nodes), partitions
         self._kinds = list(dict.fromkeys(kinds))
         self._bag: list[FaultKind] = []
 
     def draw_windows(self, length_s: float) -> Iterator[Fault]:
+        """Yield the faults of successive windows in a load of `length_s` seconds.
+
+        Some windows are quiet, but the first ones are not."""
         begin, last = WARM_UP_S, length_s - QUIET_END_S
         longest = max(WINDOW_S_MIN, min(WINDOW_S_MAX, (last - begin) / len(self._kinds)))
         number = 0
@@ -64,6 +68,7 @@ class _Drawing:
             begin, number = end + 0.2, number + 1
 
     def _draw_window(self, begin: float, end: float) -> Iterator[Fault]:
+        """Yield one or two faults of different kinds between `begin` and `end`, on different nodes."""
         count = 2 if len(self._kinds) > 1 and self._random.random() < TWO_SHARE else 1
         free = self._random.sample(self._nodes, len(self._nodes))
         for kind in self._draw_kinds(count):
@@ -94,6 +99,7 @@ class _Drawing:
                 self._bag.insert(0, kind)  # no node is left for it in this window
 
     def _draw_kinds(self, count: int) -> list[FaultKind]:
+        """Draw `count` different kinds; all kinds are used once before any is used again."""
         taken: list[FaultKind] = []
         while len(taken) < count:
             if not self._bag:
@@ -119,6 +125,7 @@ class _Drawing:
         return self._random.randrange(self._partitions) if self._random.random() < LEADER_SHARE else None
 
     def _draw_shape(self, kind: FaultKind) -> str:
+        """Draw a shape of the kind; empty if it has none."""
         shapes = FACTS[kind].shapes
         return self._random.choice(shapes) if shapes else ""
 
@@ -126,6 +133,7 @@ class _Drawing:
         return self._random.randrange(1 << 30)
 
     def _draw_plane(self) -> Plane:
+        """Draw the traffic that a cut affects: RPC, gossip, or both (empty)."""
         return self._random.choice(("rpc", "gossip")) if self._random.random() < ONE_PLANE_SHARE else ""
 
     def _draw_packet_fault(self, since: float, until: float) -> Fault:

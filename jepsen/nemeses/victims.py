@@ -20,28 +20,48 @@ class Victims(Protocol):
     def addresses(self) -> Mapping[int, str]:
         """HTTP addresses by node id, of all nodes that belong to the system, up or down; an address never changes."""
 
-    def is_up(self, node: int) -> bool: ...
-    def is_serving(self, node: int) -> bool: ...
+    def is_up(self, node: int) -> bool:
+        """Return whether the node's process runs."""
+        ...
+
+    def is_serving(self, node: int) -> bool:
+        """Return whether the node is up and ready to serve requests."""
+        ...
+
     def is_available(self) -> bool:
         """Return whether all nodes are up and every partition has a leader."""
 
     def is_healthy(self) -> bool:
         """Return whether all replicas are complete and up to date, so that one may be damaged."""
 
-    def kill(self, node: int) -> str: ...
-    def terminate(self, node: int) -> str: ...
-    def launch(self, node: int) -> None: ...
+    def kill(self, node: int) -> str:
+        """Kill the node with SIGKILL; return the observed effect."""
+        ...
+
+    def terminate(self, node: int) -> str:
+        """Send SIGTERM to the node without waiting; return the observed effect."""
+        ...
+
+    def launch(self, node: int) -> None:
+        """Launch the node without waiting until it serves; do nothing if it is up."""
+        ...
+
     def expect_end(self, node: int) -> None:
         """Accept that the node exits on its own until it is launched again."""
 
     def pause(self, node: int) -> str:
         """Pause the node; return the observed effect, empty if it still runs."""
 
-    def resume(self, node: int) -> None: ...
+    def resume(self, node: int) -> None:
+        """Continue the paused node."""
+        ...
+
     def change(self, shape: str, node: int, place: TopicPartition) -> str:
         """Add or decommission a node, or move a partition or its leader; return a description, empty for no change."""
 
-    def leader(self, place: TopicPartition) -> int | None: ...
+    def leader(self, place: TopicPartition) -> int | None:
+        """Return the node that leads the partition; None if unknown."""
+        ...
 
     def cut(self, rpc: Sequence[Link], gossip: Sequence[Link]) -> None:
         """Cut these links and restore all others."""
@@ -79,15 +99,19 @@ class WithoutFaults:
     """Base of systems without simulated disks, clocks, links or client connections."""
 
     def set_conditions(self, links: Sequence[Link], conditions: NetworkConditions) -> None:
+        """Raise `UnsupportedFault`."""
         raise UnsupportedFault("the links between these nodes cannot be changed")
 
     def reset_connections(self, links: Sequence[Link]) -> int:
+        """Raise `UnsupportedFault`."""
         raise UnsupportedFault("connections between these nodes cannot be reset")
 
     def cut_clients(self, nodes: Sequence[int], *, answers_only: bool) -> str:
+        """Raise `UnsupportedFault`."""
         raise UnsupportedFault("clients cannot be cut off from these nodes")
 
     def link_effects(self, links: Sequence[Link]) -> str:
+        """Return an empty description: no link has conditions."""
         return ""
 
     def expect_end(self, node: int) -> None:
@@ -107,4 +131,5 @@ class WithoutFaults:
         return {}
 
     def clock_error_s(self, node: int) -> float | None:
+        """Return None: the clocks cannot be observed."""
         return None

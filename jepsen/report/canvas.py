@@ -53,6 +53,9 @@ class Canvas:
     """Figure with panels above each other, `heights` in inches. `name` makes the ids of its SVG unique in the page."""
 
     def __init__(self, name: str, frame: Frame, heights: list[float], *, gap: float = 0.12) -> None:
+        """Create one panel for each of `heights`, in inches, from top to bottom with a common time axis.
+
+        `name` is unique in the page, and `gap` is the distance between panels in inches."""
         self._name, self._frame = name, frame
         self._titles: dict[str, str] = {}
         height = _TOP + sum(heights) + gap * (len(heights) - 1) + _BOTTOM
@@ -98,7 +101,7 @@ class Canvas:
         FigureCanvasSVG(self._figure)
         with matplotlib.rc_context({"svg.hashsalt": self._name}):
             self._figure.savefig(text, format="svg", dpi=_DPI, metadata=metadata)
-        return Markup(_embed_in_page(text.getvalue(), self._name, self._titles, description))  # noqa: S704 - see there
+        return Markup(_prepare_for_page(text.getvalue(), self._name, self._titles, description))  # noqa: S704 - see there
 
 
 @contextmanager
@@ -120,18 +123,19 @@ def thin_points(xs: NDArray[Any], ys: NDArray[Any]) -> NDArray[np.intp]:
     return np.sort(first)
 
 
-def _embed_in_page(svg: str, name: str, titles: dict[str, str], description: str) -> str:
-    """Return the SVG element for a page, with unique ids and with titles.
+def _prepare_for_page(svg: str, id_prefix: str, titles: dict[str, str], description: str) -> str:
+    """Return the SVG element of a plot in the form in which an HTML page can contain it.
 
-    Its text is escaped, by matplotlib or here."""
+    All ids get `id_prefix`, so that they are unique in the page. `titles` are tooltips by the ids of elements.
+    `description` is for screen readers. All text is escaped: by matplotlib, or here."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
     for gid, title in titles.items():
         svg = svg.replace(f'<g id="{gid}">', f'<g id="{gid}"><title>{html.escape(title)}</title>', 1)
     svg = re.sub(r'\bid="image[^"]*"', "", svg)  # those of equal pictures are equal, and nothing refers to them
-    svg = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', svg)
-    svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", svg)
-    svg = re.sub(r'xlink:href="#([^"]+)"', rf'xlink:href="#{name}-\1"', svg)
+    svg = re.sub(r'\bid="([^"]+)"', rf'id="{id_prefix}-\1"', svg)
+    svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{id_prefix}-\1)", svg)
+    svg = re.sub(r'xlink:href="#([^"]+)"', rf'xlink:href="#{id_prefix}-\1"', svg)
     svg = svg.replace(INK, "currentColor")
     svg = re.sub(r'<svg\b([^>]*?) width="[^"]*"', r"<svg\1", svg, count=1)
     svg = re.sub(r'<svg\b([^>]*?) height="[^"]*"', r"<svg\1", svg, count=1)

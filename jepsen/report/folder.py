@@ -28,6 +28,7 @@ class Evidence(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> "Evidence":
+        """Return the evidence of a line of text, with the number of its entry if it has one."""
         entry = _ENTRY.match(text)
         return cls(text, int(entry[1]) if entry else None)
 
@@ -46,6 +47,9 @@ class Folder:
     Raises `InvalidArgument` if its `results.json` is not the result of a run."""
 
     def __init__(self, path: Path) -> None:
+        """Read the results and faults of a run.
+
+        Raises `InvalidArgument` if `path` does not contain the results of a run."""
         self.path = path
         self.results: dict[str, Any] = _read_json_object(path / "results.json")
         if "verdict" not in self.results:
@@ -87,9 +91,11 @@ class Folder:
         )
 
     def first_fault_s(self) -> float | None:
+        """Return the beginning of the first fault, in seconds; None without faults."""
         return min((band.begin_s for band in self.bands), default=None)
 
     def frame(self, series: Series) -> Frame:
+        """Return the time axis of the plots: from the first operation to the last, with all faults and quiet spans."""
         begin_s = min([0.0, *series.offered_s[:1]])
         end_s = max(series.end_s, *(band.served_s for band in self.bands), begin_s + 1.0, self.load_s)
         busy = [(band.begin_s, band.served_s + SETTLED_S) for band in self.bands]
@@ -107,6 +113,7 @@ class Folder:
 
 
 def _read_json_object(path: Path) -> dict[str, Any]:
+    """Read a file that contains a JSON object. Raises `InvalidArgument`."""
     try:
         read = orjson.loads(path.read_bytes())
     except FileNotFoundError:

@@ -25,6 +25,7 @@ class Band(NamedTuple):
 
     @classmethod
     def of(cls, happened: Mapping[str, Any]) -> "Band":
+        """Return the band of a fault, as recorded in the timeline of a run."""
         kind, description = happened["kind"], happened["what"]
         begin_s, end_s, served_s = happened["begin_s"], happened["end_s"], happened.get("served_s", happened["end_s"])
         served = f", served again at {served_s:.1f} s" if served_s > end_s else ""

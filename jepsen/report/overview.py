@@ -45,6 +45,7 @@ def page_of(folder: Path) -> str:
 
 
 def _row(folder: Path, run: dict[str, Any]) -> Row:
+    """Return the table row of a run, by its entry in the results of the suite in `folder`."""
     text = " ".join(str(run[name]) for name in ("expected", "note") if run.get(name))
     return Row(
         number=str(run["number"]),
@@ -59,6 +60,9 @@ def _row(folder: Path, run: dict[str, Any]) -> Row:
 
 
 def _link(suite: Path, name: str | None) -> str | None:
+    """Return the URL of a run's page, or its directory, relative to the suite's directory.
+
+    None without a run, or if its directory does not exist in that of the suite."""
     if not name:
         return None
     run = (suite / name).resolve()

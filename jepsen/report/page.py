@@ -76,6 +76,7 @@ def _series(folder: Folder) -> Series | None:
 
 
 def _plots(frame: Frame, series: Series) -> list[plots.Plot]:
+    """Return the plots for which the run has data, in the order of the page."""
     drawn = [plots.faults(frame), plots.throughput(frame, series)]
     if len(series.records.status):
         drawn.append(record_plots.statuses(frame, series.records))

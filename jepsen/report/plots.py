@@ -75,6 +75,7 @@ def _draw_bands(canvas: Canvas, panel: Axes, frame: Frame, at: int, row: list[tu
 
 
 def throughput(frame: Frame, series: Series) -> Plot:
+    """Return the plot of operations per second: offered, and completed by outcome."""
     operations, edges = series.operations, np.array(frame.edges())
     with plot_style():
         canvas = Canvas("throughput", frame, [1.9])
@@ -106,6 +107,7 @@ def throughput(frame: Frame, series: Series) -> Plot:
 
 
 def _rate_per_second(times_s: Floats, edges: Floats) -> Floats:
+    """Return the number of times in each bin, per second; `edges` are the limits of the bins in seconds."""
     return np.histogram(times_s, edges)[0] / np.diff(edges)
 
 
@@ -130,6 +132,7 @@ def latency(frame: Frame, operations: Operations) -> Plot:
 
 
 def _legend(panel: Axes) -> None:
+    """Add a legend of outcomes and quantiles to a panel."""
     for outcome in OUTCOMES:
         panel.scatter([], [], s=22, marker=_MARKERS[outcome], color=COLOURS[outcome], label=OUTCOME_TEXTS[outcome])
     for share, style in _QUANTILES.items():
@@ -138,6 +141,7 @@ def _legend(panel: Axes) -> None:
 
 
 def _draw_latency(panel: Axes, frame: Frame, operations: Operations, group: list[int]) -> None:
+    """Draw the latency of each operation of the kinds in `group`, and quantiles of successful ones."""
     for code, outcome in enumerate(OUTCOMES):
         which = np.isin(operations.kind, group) & (operations.outcome == code)
         if not which.any():  # an empty scatter would still embed a picture
@@ -164,6 +168,7 @@ def _draw_latency(panel: Axes, frame: Frame, operations: Operations, group: list
 
 
 def _draw_quantiles(panel: Axes, frame: Frame, at_s: Floats, took_ms: Floats) -> None:
+    """Draw the quantiles of latencies as lines, one value for each bin of time."""
     edges = np.array(frame.edges())
     middles = (edges[:-1] + edges[1:]) / 2
     for share, style in _QUANTILES.items():
@@ -186,6 +191,7 @@ def _compute_bins(
 
 
 def _format_ms(ms: float, _position: Any = None) -> str:
+    """Return the text of a latency in ms or s."""
     return f"{ms / 1000:g} s" if ms >= 1000 else f"{ms:g} ms"
 
 

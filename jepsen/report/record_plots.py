@@ -88,6 +88,7 @@ def offsets(frame: Frame, records: Records) -> Plot:
 
 
 def _draw_offsets(panel: Axes, records: Records, number: int) -> None:
+    """Draw the records of one partition: the time of each send against its offset, coloured by status."""
     here = (records.partition == number) & (records.offset >= 0)
     for status in reversed(LOOKS):
         which = here & (records.status == STATUSES.index(status))
@@ -100,6 +101,7 @@ def _draw_offsets(panel: Axes, records: Records, number: int) -> None:
 
 
 def _scatter(panel: Axes, look: _StatusStyle, xs: np.ndarray, ys: np.ndarray) -> None:
+    """Draw points in the style of a status, as few as cover the same pixels."""
     shown = thin_points(xs, ys)
     panel.scatter(
         xs[shown],
@@ -113,6 +115,7 @@ def _scatter(panel: Axes, look: _StatusStyle, xs: np.ndarray, ys: np.ndarray) ->
 
 
 def _legend(panel: Axes, records: Records) -> None:
+    """Add a legend of the statuses that occur to a panel."""
     for status, look in LOOKS.items():
         if records.counts.get(status) and status not in ("refused", "absent"):
             panel.scatter([], [], s=max(14, look.size), marker=look.marker, color=look.colour, label=look.text)

@@ -97,9 +97,11 @@ class _Columns(Checker):
         self._outcomes = {outcome: code for code, outcome in enumerate(OUTCOMES)}
 
     def on_invocation(self, op: Op) -> None:
+        """Record the time of an invocation."""
         self.offered.append(op.time_ns)
 
     def on_completion(self, invocation: Op, op: Op) -> None:
+        """Record times, kind and outcome of a completed operation."""
         self.invoked_ns.append(invocation.time_ns)
         self.completed_ns.append(op.time_ns)
         self.kind.append(self._kinds[op.kind])
@@ -113,6 +115,7 @@ class _LagColumns:
         self.at_ns, self.process, self.lag_ns = array("q"), array("q"), array("q")
 
     def record(self, at_ns: int, process: int, lag_ns: int) -> None:
+        """Add a measured lag."""
         self.at_ns.append(at_ns)
         self.process.append(process)
         self.lag_ns.append(lag_ns)
@@ -165,6 +168,7 @@ def read_series(
 
 
 def _records(statuses: StatusColumns, begin_ns: int) -> Records:
+    """Return the columns of records with times in seconds since `begin_ns`."""
     return Records(
         tuple(map(str, statuses.partitions)),
         _seconds(statuses.invoked_ns, begin_ns),
@@ -176,4 +180,5 @@ def _records(statuses: StatusColumns, begin_ns: int) -> Records:
 
 
 def _seconds(times_ns: "array[int]", begin_ns: int) -> Floats:
+    """Convert nanoseconds to seconds since `begin_ns`."""
     return (np.frombuffer(times_ns, np.int64) - begin_ns) / 1e9

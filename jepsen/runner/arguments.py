@@ -17,6 +17,7 @@ class Finite(click.FloatRange):
     """Range of finite numbers, without `nan`, which passes the comparison with any bound."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Convert an argument to a number; infinite numbers and NaN are usage errors."""
         found = super().convert(value, param, ctx)
         if not math.isfinite(found):
             self.fail(f"{found} is not in the range {self._describe_range()}.", param, ctx)

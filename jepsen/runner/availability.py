@@ -71,4 +71,5 @@ def longest_gap(times: Sequence[int], begin: int, end: int) -> int:
 
 
 def _count_within(times: Sequence[int], begin: int, end: int) -> int:
+    """Return how many of the sorted `times` lie in [begin, end)."""
     return bisect_left(times, end) - bisect_left(times, begin)

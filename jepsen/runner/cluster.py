@@ -50,6 +50,10 @@ class RealCluster:
         *,
         client_cuts: bool = False,
     ) -> None:
+        """Prepare a cluster of `nodes` brokers with data in `directory`; start none.
+
+        Disks and clocks are simulated if a kind in `faults` needs them. `program` is the command of a broker. With
+        `client_cuts` clients connect through proxies."""
         self._directory = directory
         beneath = {FACTS[kind].beneath for kind in faults}
         self._has_disks, self._has_clocks = "disk" in beneath, "clock" in beneath
@@ -70,6 +74,7 @@ class RealCluster:
         self._unclean: list[str] = []
 
     def start(self) -> None:
+        """Start all brokers and wait until they serve. Raises `SystemFailed`."""
         try:
             self._cluster.start()
         except BrokerFailed as error:
@@ -78,6 +83,7 @@ class RealCluster:
         self._members = Members(self._cluster, self.launch)
 
     def close(self) -> None:
+        """Kill all brokers, and remove files that their clocks left."""
         self._cluster.close()
         for node, clock in self._clocks.items():
             clock.remove_leftovers(self._cluster.nodes[node].pid)
@@ -101,13 +107,16 @@ class RealCluster:
 
     @property
     def client_addresses(self) -> Mapping[int, str]:
+        """HTTP addresses for clients, by node id; with client cuts these are proxies."""
         return {number: self._cluster.nodes[number].http_public for number in self._remaining_nodes()}
 
     @property
     def kafka_addresses(self) -> Mapping[int, str]:
+        """Addresses of the Kafka listeners for clients, by node id."""
         return {number: self._cluster.nodes[number].kafka_public for number in self._remaining_nodes()}
 
     def _remaining_nodes(self) -> list[int]:
+        """Return the nodes that have not been ordered to leave the cluster."""
         return list(self._cluster.nodes) if self._members is None else self._members.remaining_nodes()
 
     # faults
@@ -120,12 +129,16 @@ class RealCluster:
         return self._cluster.nodes[node].is_running
 
     def is_serving(self, node: int) -> bool:
+        """Return whether the broker answers that it is ready, within `_SERVING_S_MAX` seconds."""
         try:
             return ask(self._cluster.nodes[node].http, "/v1/status/ready", timeout_s=_SERVING_S_MAX)[0] == 200
         except BrokerFailed:
             return False
 
     def kill(self, node: int) -> str:
+        """Kill the node with SIGKILL; return a description.
+
+        A node that had already exited on its own is recorded as unclean."""
         victim = self._cluster.nodes[node]
         was_expected_up, self._expected_up[node] = self._expected_up[node], False
         self._ordered_to_end.discard(node)
@@ -138,10 +151,12 @@ class RealCluster:
         return f"node {node}, process {pid}, ended with {victim.exit_code}"
 
     def is_available(self) -> bool:
+        """Return whether all brokers are up and every partition has a leader, by the cluster's health."""
         health = self._health()
         return health is not None and not health["nodes_down"] and not health["leaderless_count"]
 
     def is_healthy(self) -> bool:
+        """Return whether the cluster is healthy, no replica lags, and no reassignment is under way."""
         health = self._health()
         if health is None or not health["is_healthy"]:
             return False
@@ -159,6 +174,7 @@ class RealCluster:
         return None
 
     def terminate(self, node: int) -> str:
+        """Send SIGTERM to the node; return a description."""
         self._expected_up[node] = False
         victim = self._cluster.nodes[node]
         victim.send_sigterm()
@@ -166,6 +182,7 @@ class RealCluster:
         return f"node {node}, process {victim.pid}, was ordered to end"
 
     def launch(self, node: int) -> None:
+        """Launch the node unless it is up. A broker that is leaving the cluster may exit at any time."""
         if not self.is_up(node):
             self._record_exit(node)
             if node in self._clocks:
@@ -184,6 +201,7 @@ class RealCluster:
         self._ordered_to_end.discard(node)
 
     def pause(self, node: int) -> str:
+        """Stop the process with SIGSTOP; return a description, empty if it was not stopped."""
         victim = self._cluster.nodes[node]
         victim.pause()
         state = _wait_stopped(victim.pid)
@@ -202,6 +220,9 @@ class RealCluster:
         return self._cluster.reset_connections(links)
 
     def cut_clients(self, nodes: Sequence[int], *, answers_only: bool) -> str:
+        """Cut these nodes from their clients and restore all others.
+
+        Return a description of the data dropped so far."""
         every = [link for node in self._cluster.nodes for link in ((CLIENTS, node), (node, CLIENTS))]
         text = self.link_effects(every)
         self._cluster.heal_clients()
@@ -210,6 +231,7 @@ class RealCluster:
         return text
 
     def link_effects(self, links: Sequence[Link]) -> str:
+        """Return a description of dropped and delayed messages on the links since the last call; empty for none."""
         now = self._cluster.counters()
         effects = [
             f"{_format_link(link)}: {text}"
@@ -259,6 +281,7 @@ class RealCluster:
     # the end
 
     def unexpected_exits(self) -> list[str]:
+        """Return a description of each broker that exited on its own since the last call."""
         dead = [self._cluster.nodes[node] for node in self._remaining_nodes() if self._expected_up[node]]
         dead = [node for node in dead if not node.is_running]
         for node in dead:
@@ -269,6 +292,9 @@ class RealCluster:
         ]
 
     def recover(self, timeout_s: float) -> list[str]:
+        """Launch all brokers, and wait until they serve and membership changes are complete; return the problems.
+
+        A broker that exits is launched again, at most `_STARTS_MAX` times in all."""
         until = time.monotonic() + timeout_s
         problems: list[str] = []
         for _ in range(_STARTS_MAX):
@@ -296,6 +322,7 @@ class RealCluster:
         return all(self.is_up(node) for node in self._remaining_nodes())
 
     def stop(self) -> list[str]:
+        """Stop the remaining brokers with SIGTERM; return a description of each that did not stop cleanly."""
         nodes = [self._cluster.nodes[node] for node in self._remaining_nodes()]
         return [problem for node in nodes if (problem := _stop(node)) is not None]
 
@@ -307,10 +334,12 @@ class RealCluster:
 
 
 def _format_link(link: Link) -> str:
+    """Return the text of a link: "from→to"."""
     return "→".join("clients" if node == CLIENTS else str(node) for node in link)
 
 
 def _stop(node: ClusterNode) -> str | None:
+    """Stop a broker with SIGTERM; return the problem, or None if it exited with code 0."""
     if not node.is_running:
         return f"node {node.node_id} was down at the end, exit code {node.exit_code}"
     try:

@@ -19,6 +19,7 @@ class Finding(NamedTuple):
 
     @classmethod
     def of(cls, anomaly: Anomaly) -> "Finding":
+        """Return the finding of an anomaly, with its entries as text."""
         return cls(anomaly.kind, anomaly.what, tuple(map(str, anomaly.ops)))
 
     def __str__(self) -> str:
@@ -53,6 +54,7 @@ class Findings:
         self.shown: list[Finding] = []
 
     def add(self, finding: Finding) -> None:
+        """Count a finding, and store it if fewer than `SHOWN_MAX` of its kind are stored."""
         count = self.counts[finding.kind] = self.counts.get(finding.kind, 0) + 1
         if count <= SHOWN_MAX:
             self.shown.append(finding)

@@ -34,6 +34,7 @@ class _Client:
     """Client process of the load, and the figures that it has reported."""
 
     def __init__(self, config: ClientConfiguration, store: Store) -> None:
+        """Start the process of a client; it waits for the period of the load on its standard input."""
         self.number = config.number
         path = store.part_path(f"client-{config.number}").with_suffix(".json")
         config.write(path)
@@ -68,6 +69,7 @@ class _Client:
         self.process.stdin.flush()
 
     def crash(self) -> None:
+        """Kill the process, and read the rest of its output."""
         self.process.kill()
         self.process.wait()
         self.read_output()
@@ -103,6 +105,10 @@ class Load:
         epoch_ns: int,
         kafka: Mapping[int, str] = MappingProxyType({}),
     ) -> None:
+        """Start all clients.
+
+        `addresses` and `kafka` are the HTTP and Kafka addresses by node id. `epoch_ns` is the time at which the history
+        begins."""
         self._options, self._addresses, self._store, self._epoch_ns = options, dict(addresses), store, epoch_ns
         self._kafka = dict(kafka)
         self._period: Period | None = None
@@ -111,6 +117,7 @@ class Load:
         self._next_number = options.clients + 2  # the one between is the drain's
 
     def _start(self, number: int) -> _Client:
+        """Start the client with this number."""
         options = self._options
         config = ClientConfiguration(
             number=number,
@@ -137,6 +144,7 @@ class Load:
             time.sleep(_LOOK_S)
 
     def begin(self, period: Period) -> None:
+        """Send all clients the period in which they send requests."""
         self._period = period
         for client in self._clients:
             client.send(period_line(period))
@@ -191,6 +199,7 @@ class Load:
         return self.read_output()
 
     def close(self) -> None:
+        """Close all clients: let them end for up to `_CLOSE_S_MAX` seconds together, then kill them."""
         for client in self._clients:
             client.close_stdin()
         until = time.monotonic() + _CLOSE_S_MAX
@@ -198,4 +207,5 @@ class Load:
             client.close(max(0.0, until - time.monotonic()))
 
     def _log_end(self, client: _Client) -> str:
+        """Return the last 4,000 characters of the client's log."""
         return (self._store.logs / f"client-{client.number}.log").read_text(errors="replace")[-4000:]

@@ -31,6 +31,7 @@ class Members:
         """Nodes whose decommission was requested; the request may have failed."""
 
     def remaining_nodes(self) -> list[int]:
+        """Return the nodes whose decommission was not requested."""
         return [node for node in self._cluster.nodes if node not in self.leaving]
 
     def change(self, shape: str, node: int, place: TopicPartition) -> str:
@@ -46,6 +47,7 @@ class Members:
                 return self._transfer_leadership(place, node)
 
     def _join(self) -> str:
+        """Start a new broker that joins the cluster; return a description, empty if there are enough brokers."""
         if len(self.remaining_nodes()) >= self._first + MORE_MAX:
             return ""
         node = self._cluster.add_node(start=False)
@@ -73,6 +75,7 @@ class Members:
         )
 
     def _transfer_leadership(self, place: TopicPartition, node: int) -> str:
+        """Request that `node` becomes leader of the partition; return a description."""
         path = f"/v1/partitions/kafka/{place.topic}/{place.partition}/transfer_leadership?target={node}"
         return self._send_request("POST", path)
 
@@ -129,5 +132,6 @@ class Members:
         return None
 
     def _addresses(self) -> Sequence[str]:
+        """Return the HTTP addresses of remaining brokers that run and are not paused."""
         nodes = (self._cluster.nodes[node] for node in self.remaining_nodes())
         return [node.http for node in nodes if node.is_running and not node.is_paused]

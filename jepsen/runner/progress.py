@@ -32,6 +32,9 @@ class Bar:
         self._progress.stop()
 
     def show(self, stage: str, share: float, figures: dict[str, int], under_way: list[str]) -> None:
+        """Show the stage, its progress from 0 to 1, the operations by outcome, and the faults under way.
+
+        Without a terminal, print a line when the stage or the faults change."""
         faults = "; ".join(under_way)
         counts = "  ".join(f"{figures.get(name, 0):,} {name}" for name in ("ok", "fail", "info"))
         self._progress.update(
@@ -56,6 +59,7 @@ class interrupt_on_sigterm(AbstractContextManager[None]):  # noqa: N801 - used l
 
     @staticmethod
     def _interrupt(_number: int, frame: FrameType | None) -> None:
+        """Handle SIGTERM as Ctrl-C."""
         on_ctrl_c = signal.getsignal(signal.SIGINT)  # an event loop that runs has its own way to end
         if callable(on_ctrl_c):
             on_ctrl_c(signal.SIGINT, frame)

@@ -48,6 +48,7 @@ class KindFigures(NamedTuple):
 
     @property
     def share(self) -> float | None:
+        """Share of successful operations; None without operations."""
         return self.succeeded / self.operations if self.operations else None
 
     def as_json(self) -> dict[str, Any]:
@@ -74,6 +75,7 @@ class QuietFigures(NamedTuple):
 
     @property
     def sends(self) -> KindFigures:
+        """Figures of sends."""
         return self.kinds.get(SEND, KindFigures(0, 0))
 
     def as_json(self) -> dict[str, Any]:
@@ -102,6 +104,7 @@ class _EndedOperations:
         self.began, self.ended, self.is_good, self.nodes = array("q"), array("q"), array("b"), array("b")
 
     def add(self, began_ns: int, ended_ns: int, node: int, *, is_good: bool) -> None:
+        """Add an operation that `node` received; `is_good` is whether it succeeded."""
         self.began.append(began_ns)
         self.ended.append(ended_ns)
         self.is_good.append(is_good)
@@ -126,15 +129,20 @@ class Requests:
             self._nodes[invocation.process] = node
 
     def add_completion(self, invocation: Op, op: Op) -> None:
+        """Add a completed operation. It is good if it succeeded, or failed with a regular answer."""
         if invocation.kind not in _LOCAL:
             is_good = op.type == OK or (op.type == FAIL and op.error.partition(":")[0] in ANSWERS)
             self._add(invocation, op.time_ns, op, is_good=is_good)
 
     def add_unfinished(self, invocation: Op) -> None:
+        """Add an operation that has no completion; it is not good."""
         if invocation.kind not in _LOCAL:
             self._add(invocation, _NEVER, invocation, is_good=False)
 
     def _add(self, invocation: Op, ended_ns: int, last: Op, *, is_good: bool) -> None:
+        """Add the end of an operation to those of its kind.
+
+        `last` is its completion, or the invocation if it has none."""
         ended = self._kinds.get(invocation.kind)
         if ended is None:
             ended = self._kinds[invocation.kind] = _EndedOperations()
@@ -179,6 +187,7 @@ class Requests:
         )
 
     def _count_between(self, begin_ns: int, span: tuple[float, float]) -> int:
+        """Return how many operations began in `span`, in seconds since `begin_ns`."""
         since, until = (bisect_left(self._began, begin_ns + round(at_s * 1e9)) for at_s in span)
         return until - since
 
@@ -199,6 +208,7 @@ class _QuietWindows:
         return place >= 0 and min(ended_ns, began_ns + round(OPERATION_S * 1e9)) < self._ends[place]
 
     def count(self, ended: _EndedOperations) -> KindFigures:
+        """Count the operations in quiet windows, and those of them that succeeded within `OPERATION_S` seconds."""
         operations = succeeded = 0
         for began_ns, ended_ns, is_good, node in zip(ended.began, ended.ended, ended.is_good, ended.nodes, strict=True):
             if self.includes(began_ns, ended_ns, node):

@@ -53,14 +53,19 @@ def compare_replicas(
 
 
 def _directory(data_dir: Path, place: TopicPartition) -> Path:
+    """Return the directory of a partition in a broker's data directory."""
     return data_dir / place.topic / str(place.partition)
 
 
 def _segments(directory: Path) -> dict[int, Path]:
+    """Return the segment files of a log, by base offset."""
     return {int(path.stem): path for path in sorted(directory.glob("*.log"))}
 
 
 def _compare(place: TopicPartition, directories: Mapping[int, Path], end: int) -> list[Finding]:
+    """Compare a partition's segments on all nodes, entry by entry up to offset `end`; return the findings.
+
+    A node's log may begin later and end earlier than others, but must not lack a segment in between."""
     segments = {node: _segments(directory) for node, directory in directories.items()}
     if not all(segments.values()):
         empty = [node for node, found in segments.items() if not found]
@@ -121,6 +126,7 @@ def _check_copies(place: TopicPartition, directories: Mapping[int, Path], end: i
 
 
 def _next_offset(directory: Path) -> int:
+    """Return the offset after the last valid batch of the newest segment; 0 without segments."""
     segments = _segments(directory)
     if not segments:
         return 0
@@ -134,6 +140,7 @@ def _next_offset(directory: Path) -> int:
 
 
 def _verify_logs(data_dirs: Sequence[Path]) -> list[Finding]:
+    """Run `raftlog log verify --compare` on data directories; return its problems as findings."""
     command = [sys.executable, "-m", "raftlog.cli", "log", "verify", "--compare", "--json", *map(str, data_dirs)]
     done = subprocess.run(command, capture_output=True, timeout=_VERIFY_S_MAX, check=False)  # noqa: S603 - our own
     if done.returncode == 0:

@@ -65,6 +65,7 @@ def results_of(options: RunOptions, outcome: Outcome, checked: CheckResult, logs
 
 
 def _git_revision() -> str:
+    """Return the revision of the checkout, "unknown" without git."""
     try:
         done = subprocess.run(
             ["git", "describe", "--always", "--dirty"],  # noqa: S607 - whichever git there is
@@ -114,6 +115,7 @@ def report_text(results: Mapping[str, Any], store: Path) -> str:
 
 
 def _print_findings(console: Console, results: Mapping[str, Any]) -> None:
+    """Print the first findings of each kind with their evidence; nothing without findings."""
     if not results["anomalies"]:
         return
     kinds = ", ".join(f"{count} {kind}" for kind, count in results["anomalies"].items())
@@ -132,6 +134,7 @@ def _print_findings(console: Console, results: Mapping[str, Any]) -> None:
 
 
 def _operation_table(outcomes: Mapping[str, Mapping[str, int]]) -> Table:
+    """Return the table of operations by kind and outcome."""
     table = Table("operation", box=None, header_style="bold")
     names = ("ok", "fail", "info", "open")
     for name in names:
@@ -142,6 +145,7 @@ def _operation_table(outcomes: Mapping[str, Mapping[str, int]]) -> Table:
 
 
 def _format_summary(results: Mapping[str, Any]) -> str:
+    """Return the figures of a run as lines of text."""
     quiet, offered = results["quiet"], results["offered"]
     parts = [
         f"{results['acknowledged_records']:,} records acknowledged, {results['polled_records']:,} polled; "
@@ -168,6 +172,7 @@ def _format_summary(results: Mapping[str, Any]) -> str:
 
 
 def _fault_table(faults: Sequence[Mapping[str, Any]]) -> Table:
+    """Return the table of faults, with the availability during each."""
     table = Table("at", "for", "fault", box=None, header_style="bold")
     for name in ("serve again after", "no write", "worst partition", "ok", "refused", "unknown"):
         table.add_column(name, justify="right")

@@ -57,6 +57,7 @@ def draw_page(folder: Path) -> str:
 
 
 def _timeline(outcome: Outcome) -> dict[str, Any]:
+    """Return the drawn, observed and unobserved faults of a run, as JSON."""
     return {
         "drawn": [fault._asdict() for fault in outcome.schedule],
         "happened": [happened._asdict() for happened in outcome.happened],
@@ -65,6 +66,7 @@ def _timeline(outcome: Outcome) -> dict[str, Any]:
 
 
 def exit_code(results: dict[str, Any]) -> int:
+    """Return the exit code of a run: by its verdict, or for a run that was interrupted or could not run."""
     if results["broken"] is not None and results["verdict"] != "invalid":
         return INTERRUPTED if results["broken"] == "interrupted" else COULD_NOT_RUN
     return EXIT_CODES[results["verdict"]]

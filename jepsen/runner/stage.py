@@ -52,6 +52,10 @@ class Stage:
         now_s: Callable[[], float],
         follow: Callable[[list[str]], None],
     ) -> None:
+        """Prepare a script's access to the system.
+
+        `note` writes to the history, `now_s` returns seconds since the load began, and `follow` receives the faults
+        under way."""
         self.system, self.options = system, options
         self.places: tuple[TopicPartition, ...] = options.plan.places()
         self.nodes = sorted(system.addresses)
@@ -104,6 +108,7 @@ class Stage:
             self.wait(LAST_S)
 
     def _continue_until(self, until_s: float) -> None:
+        """Begin and end drawn faults until `until_s`. Raises `FoundEnough` once the findings suffice to end the run."""
         while True:
             if self.findings and self.options.is_enough(self.findings):
                 raise FoundEnough
@@ -205,6 +210,7 @@ class Stage:
         found: list[int] = []
 
         def is_known() -> bool:
+            """Return whether the partition has a leader that is not excluded; store it in `found`."""
             node = self.system.leader(wanted)
             if node is None or node in other_than:
                 return False
@@ -224,6 +230,7 @@ class Stage:
         found: list[int] = []
 
         def is_known() -> bool:
+            """Return whether any node names the controller's leader; store it in `found`."""
             for node in self.nodes:
                 status, answer = self.ask(node, "/v1/cluster/health_overview")
                 if status == 200 and answer.get("controller_id") in self.nodes:

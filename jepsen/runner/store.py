@@ -29,6 +29,7 @@ class Store:
     """Folder of one run, created with its subdirectories."""
 
     def __init__(self, parent: Path, options: RunOptions) -> None:
+        """Create a new directory of a run in `parent`, named by time and options."""
         stamp = time.strftime("%Y%m%dT%H%M%S")
         self.path = new_directory(parent.absolute(), f"{stamp}-{options.name}")
         self.data = self.path / "data"
@@ -66,6 +67,7 @@ class Store:
         (self.path / name).write_text(text)
 
     def drop_data(self) -> None:
+        """Delete the brokers' data directories."""
         shutil.rmtree(self.data)
 
 
@@ -99,6 +101,7 @@ def merge(parts: Iterable[Iterable[bytes]]) -> Iterator[bytes]:
 
 
 def _with_sort_key(lines: Iterable[bytes]) -> Iterator[tuple[int, bool, bytes]]:
+    """Yield each line with its time, and whether it completes an operation: invocations come first."""
     for line in lines:
         entry = orjson.loads(line)
         yield entry["time"], entry["type"] != "invoke", line

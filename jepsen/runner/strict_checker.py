@@ -49,6 +49,7 @@ class StrictChecker:
     """Checker of leader epochs and of errors that no fault explains; `feed` it every line."""
 
     def __init__(self, findings: Findings, faults: Collection[FaultKind] = ()) -> None:
+        """Create a checker of a history with these kinds of faults, which explain some errors."""
         self._findings = findings
         self._explained = FAULT_ERRORS.union(*(FACTS[kind].explains for kind in faults))
         self._epochs: dict[str, _Epochs] = {}
@@ -57,6 +58,7 @@ class StrictChecker:
         """Partition of the open trim of each process."""
 
     def feed(self, line: bytes, entry: dict[str, Any]) -> None:
+        """Check one line of the history; `entry` is its JSON."""
         error = entry.get("error")
         if error is not None and entry["kind"] != "handle":  # a handler may raise any error
             self._check_error(line, error, entry)
@@ -77,6 +79,7 @@ class StrictChecker:
                 self._check_start(line, partition, start)
 
     def _check_error(self, line: bytes, error: str, entry: dict[str, Any]) -> None:
+        """Report an error that no fault, recreation of a topic or deletion of records explains."""
         is_explained = error.partition(":")[0] in self._explained or error.startswith("answered with")
         if not is_explained and not is_explained_by_recreation(line, error) and not self._is_deleted(error, entry):
             self._findings.add(Finding("wrong-refusal", error, (_format_line(line),)))
@@ -91,15 +94,18 @@ class StrictChecker:
         return offset < self._start_max(entry["partition"])
 
     def _check_start(self, line: bytes, partition: str, start: int) -> None:
+        """Report a log start above each offset to which records were requested to be deleted."""
         if start > 0 and start > self._start_max(partition):
             description = f"{partition} begins at {start}, and no trim asked for more than {self._start_max(partition)}"
             self._findings.add(Finding("wrong-start", description, (_format_line(line),)))
 
     def _start_max(self, partition: str) -> int:
+        """Return the highest possible log start of the partition."""
         deletions = self._deletions.get(partition)
         return 0 if deletions is None else deletions.start_max()
 
     def _record_deletion(self, line: bytes, entry: dict[str, Any]) -> None:
+        """Record the begin or the end of a trim; a crash ends the trim of its process."""
         process = entry["process"]
         if entry["type"] == "invoke":
             partition, start = entry["value"]
@@ -125,6 +131,9 @@ class StrictChecker:
                 self._extend_span(partition, epochs, offset, epoch, line[:_LINE_MAX])
 
     def _extend_span(self, partition: str, epochs: "_Epochs", offset: int, epoch: int, line: bytes) -> None:
+        """Extend the span of a leader epoch to an offset, or report that the claim contradicts another epoch.
+
+        Each contradiction is reported once."""
         against = epochs.find_contradiction(offset, epoch)
         if against is None:
             epochs.extend(offset, epoch, line)
@@ -146,9 +155,11 @@ class _Deletions:
         """Requested log start of each open trim, by process."""
 
     def start_max(self) -> int:
+        """Return the highest offset below which records may be deleted."""
         return max(self.start, *self.under_way.values(), 0)
 
     def end(self, process: int, *, may_have_happened: bool) -> None:
+        """Record the end of a process's trim; `may_have_happened` is false if it definitely failed."""
         start = self.under_way.pop(process)
         if may_have_happened:
             self.start = max(self.start, start)
@@ -194,6 +205,7 @@ class _Epochs:
         return None
 
     def extend(self, offset: int, epoch: int, line: bytes) -> None:
+        """Extend the span of an epoch to an offset; create the span at its first offset."""
         span = self.spans.get(epoch)
         if span is None:
             insort(self.order, epoch)
@@ -210,4 +222,5 @@ def is_explained_by_recreation(line: bytes, error: str) -> bool:
 
 
 def _format_line(line: bytes) -> str:
+    """Return the beginning of a history line as text."""
     return line[:_LINE_MAX].decode(errors="replace").rstrip()

@@ -115,6 +115,7 @@ def _play_scenario(scenario: Scenario, seed: int, sync_method: str, parent: Path
 
 
 def _exit_code(rows: list[dict[str, Any]]) -> int:
+    """Return the exit code of a suite: 1 for an invalid or unknown verdict, then interrupted, then could not run."""
     verdicts = {row["verdict"] for row in rows}
     if "invalid" in verdicts or "unknown" in verdicts:
         return 1
@@ -124,6 +125,7 @@ def _exit_code(rows: list[dict[str, Any]]) -> int:
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:
+    """Return the table of the suite's runs."""
     table = Table("scenario", "verdict", "seconds", "what", "found", box=None, header_style="bold")
     for row in rows:
         found = ", ".join(f"{count} {kind}" for kind, count in row["anomalies"].items())
@@ -133,6 +135,7 @@ def _table(rows: list[dict[str, Any]]) -> Table:
 
 
 def _print_list(wanted: list[Scenario], as_json: bool) -> None:
+    """Print the scenarios without running them."""
     describe: Callable[[Scenario], str] = (
         (lambda each: orjson.dumps({"number": each.number, "title": each.title, "faults": each.faults}).decode())
         if as_json

@@ -61,6 +61,9 @@ class Trial:
     def __init__(
         self, options: RunOptions, system: System, store: Store, progress: Progress, script: Script = play_drawn_faults
     ) -> None:
+        """Prepare one run of the system, recorded in `store`.
+
+        `script` injects the faults, by default the drawn ones."""
         self._options, self._system, self._store, self._progress = options, system, store, progress
         self._script = script
         self._epoch_ns = MERGED_CLOCK()
@@ -103,6 +106,9 @@ class Trial:
         )
 
     def _run(self) -> None:
+        """Run all stages: brokers, topics, clients, load with faults, recovery, drain, and comparison of replicas.
+
+        End after the load if enough was found."""
         self._report_progress("starting the brokers", 0)
         self._system.start()
         asyncio.run(self._create_topics())
@@ -123,6 +129,7 @@ class Trial:
         self._compare_replicas(self._drained)
 
     async def _create_topics(self) -> None:
+        """Create the topics of the workload's plan."""
         options = self._options
         async with BrokerClient(list(self._system.addresses.values())) as client:
             for topic, partitions in options.plan.partitions.items():
@@ -130,14 +137,19 @@ class Trial:
                 await _create_topic(client, topic, partitions, copies, options.plan.configs.get(topic, {}))
 
     def _run_load(self, load: Load) -> None:
+        """Run the script while clients send requests, until the load ends or enough was found.
+
+        Then end all faults and wait for the last answers."""
         options = self._options
         begin_ns = MERGED_CLOCK() + round(BEGIN_IN_S * 1e9)
         self._begin_ns = begin_ns - self._epoch_ns
 
         def now_s() -> float:
+            """Return the seconds since the beginning of the load."""
             return (MERGED_CLOCK() - begin_ns) / 1e9
 
         def follow(under_way: list[str]) -> None:
+            """Record exits of brokers, and show the progress of the clients."""
             self._record_exits()
             self._figures = load.read_output()
             self._report_progress("load", min(1.0, now_s() / options.seconds), under_way)
@@ -160,6 +172,7 @@ class Trial:
         self._figures = load.wait()
 
     def _recover(self) -> None:
+        """Wait until all brokers serve without faults; record how long it took, and problems as findings."""
         self._report_progress("waiting until all brokers serve", 0)
         began = time.monotonic()
         problems = self._system.recover(self._options.recovery_s)
@@ -168,6 +181,7 @@ class Trial:
         self._findings += [Finding("not-recovered", problem) for problem in problems]
 
     async def _drain(self) -> Drained:
+        """Write to and read all partitions on every node (`Drain`); return the result."""
         async with Access(self._system.addresses) as access:
             client = self._options.clients + 1
             plan = self._options.plan
@@ -183,6 +197,7 @@ class Trial:
             return await drain.run()
 
     def _record_drain_findings(self, drained: Drained) -> None:
+        """Record everything that the drain did not reach in time as findings."""
         bound = f"within {self._options.recovery_s:g} s after everything was healed"
         for place in drained.unsettled:
             self._findings.append(Finding("not-writable", f"{place} took no write {bound}"))
@@ -194,6 +209,7 @@ class Trial:
             self._findings.append(Finding("not-readable", f"{description}: no answer {bound}"))
 
     def _compare_replicas(self, drained: Drained) -> None:
+        """Stop the brokers and compare their files; record differences and files of deleted topics as findings."""
         self._record_exits()
         self._report_progress("stopping the brokers", 0)
         self._findings += [Finding("unclean-stop", problem) for problem in self._system.stop()]
@@ -208,14 +224,17 @@ class Trial:
             ]
 
     def _record_exits(self) -> None:
+        """Record each broker that exited on its own, in the history and as finding."""
         for death in self._system.unexpected_exits():
             self._history.nemesis(death.splitlines()[0])
             self._findings.append(Finding("broker-died", death))
 
     def _note(self, description: str, more: dict[str, Any]) -> None:
+        """Write an entry of the nemesis into the history."""
         self._history.nemesis(description, **more)
 
     def _report_progress(self, stage: str, share: float, under_way: list[str] | None = None) -> None:
+        """Report the stage, its progress from 0 to 1, and the faults under way."""
         self._progress(stage, share, self._figures, under_way or [])
 
 

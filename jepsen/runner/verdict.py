@@ -79,6 +79,9 @@ class _HistoryPass:
     """All checks and figures of a history, in one pass over its entries."""
 
     def __init__(self, drained: bool, faults: Collection[FaultKind], *, dense: bool) -> None:
+        """Prepare to check a history.
+
+        `drained` is whether everything was read at the end; `dense` whether each offset has a record."""
         self._drained = drained
         self._findings = Findings()
         self._history_checker = HistoryChecker(Rules(dense=dense, forward_only_commits=True))
@@ -92,6 +95,7 @@ class _HistoryPass:
         self._asked_all = 0
 
     def feed(self, op: Op, entry: dict[str, Any], line: bytes) -> None:
+        """Check the next entry: `entry` is its JSON and `line` its text."""
         self._history_checker.feed(op)
         self._strict.feed(line, entry)
         if op.type == INVOKE:
@@ -115,6 +119,9 @@ class _HistoryPass:
         by_outcome[outcome] = by_outcome.get(outcome, 0) + 1
 
     def _record_answer(self, invocation: Op, op: Op, entry: dict[str, Any]) -> None:
+        """Record an answered request in the figures of availability and quiet time.
+
+        Of sends, only those with `acks=all` and a sufficient timeout count."""
         send = op.payload
         if not isinstance(send, Send):
             self._requests.add_completion(invocation, op)
@@ -126,6 +133,9 @@ class _HistoryPass:
             self._acknowledged[send.partition] = self._acknowledged.get(send.partition, 0) + len(send.values)
 
     def finish(self) -> CheckResult:
+        """End the check and return its result.
+
+        Records that no poll reached are anomalies only if everything was read."""
         verdict = self._history_checker.finish()
         shown: dict[str, int] = {}
         for anomaly in verdict.anomalies:
@@ -182,6 +192,7 @@ def doubts(
 
 
 def verdict_of(findings: Findings, doubted: Sequence[str]) -> VerdictName:
+    """Return "invalid" if there are findings, "unknown" if there are doubts, else "valid"."""
     if findings.counts:
         return "invalid"
     return "unknown" if doubted else "valid"

@@ -42,6 +42,7 @@ def wait_for_end(stage: Stage, node: int, place: TopicPartition) -> int:
     found: list[int] = []
 
     def is_reported() -> bool:
+        """Return whether the node reports the end offset; store it in `found`."""
         bounds = read_bounds(stage, node, place)
         if bounds is not None:
             found.append(bounds[1])
@@ -59,6 +60,7 @@ def read_records_through(stage: Stage, node: int, place: TopicPartition, end: in
     position, empty, short = 0, 0, 0
 
     def is_read() -> bool:
+        """Read the next records through the node; return whether the end was reached."""
         nonlocal position, empty, short
         bounds = read_bounds(stage, node, place)
         short += bounds is not None and bounds[1] < end
@@ -81,10 +83,12 @@ class OwnTopic:
     """Topic of the script with one partition, which the clients of the load do not use."""
 
     def __init__(self, stage: Stage, configs: Mapping[str, str]) -> None:
+        """Create the topic `TOPIC` with one partition and these settings, and wait until it exists."""
         self._stage, self.place = stage, TopicPartition(TOPIC, 0)
         body = {"topic_name": TOPIC, "configs": [{"name": name, "value": value} for name, value in configs.items()]}
 
         def is_created() -> bool:
+            """Request the topic again; return whether it exists."""
             stage.ask(stage.nodes[0], "/v3/clusters/-/topics", "POST", body)
             return stage.ask(stage.nodes[0], f"/topics/{TOPIC}")[0] == 200
 
@@ -110,11 +114,14 @@ class OwnTopic:
         return [record["value"] for record in records] if status == 200 else None
 
     def trim(self, node: int, before: int) -> tuple[int, Any]:
+        """Request the deletion of records below offset `before`; return status and answer."""
         return self._stage.ask(node, f"{partition_path(self.place)}/records?before={before}", "DELETE")
 
     def set_retention(self, node: int, retention_ms: int) -> tuple[int, Any]:
+        """Set the topic's `retention.ms`; return status and answer."""
         body = {"data": [{"name": "retention.ms", "value": str(retention_ms)}]}
         return self._stage.ask(node, f"/v3/clusters/-/topics/{TOPIC}/configs:alter", "POST", body)
 
     def delete(self, node: int) -> tuple[int, Any]:
+        """Request the topic's deletion; return status and answer."""
         return self._stage.ask(node, f"/v3/clusters/-/topics/{TOPIC}", "DELETE")

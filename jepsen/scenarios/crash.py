@@ -16,6 +16,7 @@ _RETENTION_MS: Final = 10**9
 
 
 def kill_leader_amid_writes(stage: Stage) -> None:
+    """Kill the leader of the first partition three times, for 1.5 s each."""
     for _ in range(3):
         with stage.fault("kill", stage.leader()):
             stage.wait(1.5)
@@ -51,6 +52,7 @@ def read_from_restarted_majority(stage: Stage) -> None:
 
 
 def kill_nodes_repeatedly(stage: Stage) -> None:
+    """Kill one to three random nodes, again and again until 4 s before the end of the load."""
     random = Random(stage.options.seed)  # noqa: S311 - repeatable, not secret
     while stage.now_s() < stage.options.seconds - 4:
         victims = random.sample(stage.nodes, random.choice((1, 1, 1, 2, 3)))
@@ -98,6 +100,7 @@ def kill_nodes_amid_rolls_and_snapshots(stage: Stage) -> None:
 
 
 def kill_follower_during_catch_up(stage: Stage) -> None:
+    """Stop a follower for 6 s, then kill it repeatedly while it catches up; expect bounded memory at the leader."""
     leader = stage.leader()
     follower = stage.others(leader)[0]
     with stage.fault("kill", follower):

@@ -37,6 +37,7 @@ def cut_power_of_acknowledging_voter(stage: Stage) -> None:
 
 
 def cut_power_of_all(stage: Stage) -> None:
+    """Kill all nodes at once and drop their unsynced writes, three times."""
     random = Random(stage.options.seed)  # noqa: S311 - repeatable, not secret
     for _ in range(3):
         stage.wait(random.uniform(1.5, 3))
@@ -98,6 +99,7 @@ def _make_lead(stage: Stage, node: int, numbers: Sequence[int]) -> None:
     for number in numbers or (0,):
 
         def leads(number: int = number) -> bool:
+            """Return whether the node leads the partition; otherwise request a transfer to it."""
             if stage.system.leader(stage.places[number]) == node:
                 return True
             stage.change("lead", node, number)
@@ -137,6 +139,7 @@ def _lose_identity(stage: Stage, victim: int) -> None:
 
 
 def damage_indexes(stage: Stage) -> None:
+    """Damage index and time index files of a follower, then make it leader."""
     stage.wait(2)
     for shape, files in (("flip", ("index",)), ("flip", ("timeindex",)), ("truncate", ("index",))):
         victim = stage.others(stage.leader())[0]

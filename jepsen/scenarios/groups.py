@@ -24,6 +24,7 @@ def find_coordinator(stage: Stage, group: str) -> int:
 
 
 def kill_coordinators(stage: Stage) -> None:
+    """Kill the coordinators of the consumer groups, one after the other."""
     random = Random(stage.options.seed)  # noqa: S311 - repeatable, not secret
     stage.wait(2)
     for number in range(4):
@@ -61,6 +62,7 @@ class SilentGroup:
         return [int(row["offset"]) for row in answer["offsets"]] if status == 200 else None
 
     def _ask(self, description: str, body: dict[str, Any]) -> tuple[int, Any]:
+        """Send a request of a group member to the first node; return status and answer."""
         path = f"/groups/{self._group}/{description}?timeout={_TIMEOUT_MS}"
         return self._stage.ask(self._stage.nodes[0], path, "POST", body, timeout_s=2 * _TIMEOUT_MS / 1000)
 
@@ -83,6 +85,7 @@ def pause_members_past_session(stage: Stage) -> None:
 
 
 def lose_answers_to_commits(stage: Stage) -> None:
+    """Drop all answers to clients for 0.5 s, five times."""
     stage.wait(2)
     for _ in range(5):
         with stage.client_cut(stage.nodes, answers_only=True):

@@ -27,10 +27,12 @@ def decommission_isolated_node(stage: Stage) -> None:
 
 
 def replica_ids(stage: Stage) -> list[int]:
+    """Return the sorted node ids of the replicas of the first partition."""
     return sorted(row["node_id"] for row in describe_partition(stage).get("replicas", ()))
 
 
 def kill_leader_after_promotion(stage: Stage) -> None:
+    """Move a replica, then kill the leader as soon as the replicas differ; twice."""
     for _ in range(2):
         before = replica_ids(stage)
         leader = stage.leader()
@@ -43,6 +45,7 @@ def kill_leader_after_promotion(stage: Stage) -> None:
 
 
 def kill_leader_in_joint_configuration(stage: Stage) -> None:
+    """Move a replica of the leader, and kill the leader after 0 to 0.4 s."""
     for tenths in (0, 1, 2, 4):
         leader = stage.leader()
         stage.change("move", leader)
@@ -68,6 +71,7 @@ def restart_removed_broker(stage: Stage) -> None:
 
 
 def transfer_to_stopped_node(stage: Stage) -> None:
+    """Transfer leadership to a paused node, three times, then to a killed one."""
     for _ in range(3):
         target = stage.others(stage.leader())[0]
         with stage.fault("pause", target):
@@ -88,6 +92,7 @@ def decommission_needed_broker(stage: Stage) -> None:
     stage.expect(status == 200, f"the order is taken: {status}")
 
     def is_reported() -> bool:
+        """Return whether the decommission is reported as blocked, with a reason."""
         answer = stage.ask(asked, f"/v1/brokers/{leaving}/decommission")[1]
         return not answer.get("finished") and bool(answer.get("allocation_failures")) and bool(answer.get("reason"))
 
@@ -99,6 +104,7 @@ def decommission_needed_broker(stage: Stage) -> None:
 
 
 def move_replicas_under_load(stage: Stage) -> None:
+    """Move replicas of the partitions eight times, every 1.5 s."""
     for number in range(8):
         stage.change("move", stage.nodes[0], number % len(stage.places))
         stage.wait(1.5)

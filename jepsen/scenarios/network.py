@@ -27,6 +27,7 @@ def describe_partition(stage: Stage, place: TopicPartition | None = None) -> dic
 
 
 def isolate_leader(stage: Stage) -> None:
+    """Cut the leader from all other nodes for 4 s, twice."""
     for _ in range(2):
         leader = stage.leader()
         with stage.fault("cut", leader, shape="isolated", links=SHAPES["isolated"]([leader, *stage.others(leader)])):
@@ -41,6 +42,7 @@ def cut_links_to_leader(stage: Stage) -> None:
     with stage.fault("cut", leader, shape="deaf", links=SHAPES["deaf"]([leader, *others])):
 
         def is_replaced() -> bool:
+            """Return whether another node reports a new leader."""
             answer = stage.ask(others[0], f"/topics/{stage.places[0].topic}/partitions/{stage.places[0].partition}")
             return answer[0] == 200 and answer[1].get("leader") in others
 
@@ -68,6 +70,7 @@ def flap_links_of_follower(stage: Stage) -> None:
 
 
 def cut_into_bridge_and_ring(stage: Stage) -> None:
+    """Cut links so that the nodes form a bridge, then a ring of majorities, for 4 s each."""
     for shape in ("bridge", "ring of majorities"):
         leader = stage.leader()
         nodes = [leader, *stage.others(leader)]
@@ -77,6 +80,7 @@ def cut_into_bridge_and_ring(stage: Stage) -> None:
 
 
 def inject_storms_and_resets(stage: Stage) -> None:
+    """Delay, lose, duplicate and reorder packets on all links, and reset all connections, three times."""
     links = all_links(stage.nodes)
     for _ in range(3):
         with stage.fault("packet", *stage.nodes, shape="storm", links=links):
@@ -101,6 +105,7 @@ def slow_down_links(stage: Stage) -> None:
 
 
 def lose_answers(stage: Stage) -> None:
+    """Drop all answers to clients for 0.7 s, four times."""
     for _ in range(4):
         with stage.client_cut(stage.nodes, answers_only=True):
             stage.wait(0.7)

@@ -41,6 +41,7 @@ def count_elections(stage: Stage, nodes: list[int]) -> int:
     counts: dict[int, int] = {}
 
     def are_reported() -> bool:
+        """Read the number of elections of each node that answers; return whether all have answered."""
         for node in nodes:
             with suppress(OSError):
                 counts[node] = int(read_metrics(stage.system.addresses[node])["raftlog_elections_started_total"])

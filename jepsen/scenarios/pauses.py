@@ -70,6 +70,7 @@ def jump_clocks(stage: Stage) -> None:
 
 
 def stall_event_loops(stage: Stage) -> None:
+    """Stall the leader's event loop until another node leads, then that of a follower."""
     leader = stage.leader()
     with stage.fault("stall", leader, amount=STALL_S):
         stage.leader(other_than=[leader])

@@ -73,6 +73,7 @@ class SteadyProducer:
             self.failures.append(f"the producer did not end within {_END_S_MAX:g} s")
 
     async def _produce(self) -> None:
+        """Send a record every `EVERY_S` seconds until stopped; count acknowledged records and collect failures."""
         producer = Producer(self._addresses, linger_ms=0, delivery_timeout_ms=_DELIVERY_TIMEOUT_MS)
         deliveries = []
         while not self._is_over.is_set():

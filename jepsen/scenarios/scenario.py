@@ -37,6 +37,7 @@ class Scenario(NamedTuple):
     """Expectations of the whole run, besides the checks of the history."""
 
     def options(self, seed: int) -> RunOptions:
+        """Return the options of a run of this scenario."""
         return RunOptions(
             self.workload,
             self.faults,

@@ -14,6 +14,7 @@ CHANGES_MIN: Final = 3
 
 
 def change_leaders_amid_appends(stage: Stage) -> None:
+    """Transfer leadership ten times, then kill the leader twice; expect enough changes of leaders."""
     changed = 0
     for number in range(10):
         place = stage.places[number % len(stage.places)]
@@ -52,6 +53,7 @@ def kill_isolated_leader(stage: Stage) -> None:
 
 
 def compact_past_stopped_follower(stage: Stage) -> None:
+    """Kill a follower for 4 s, during which the others compact; twice."""
     for _ in range(2):
         follower = stage.others(stage.leader())[0]
         with stage.fault("kill", follower):
@@ -89,6 +91,7 @@ def retry_at_new_leaders(stage: Stage) -> None:
 
 
 def pause_leaders_of_partitions(stage: Stage) -> None:
+    """Pause the leaders of three partitions, for 2.5 s each."""
     for number in range(3):
         leader = stage.leader(stage.places[number % len(stage.places)])
         with stage.fault("pause", leader):

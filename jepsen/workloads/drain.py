@@ -191,6 +191,7 @@ class Drain:
         ]
 
     async def _read_until_answered(self, committer: Committer, group: str, node: int) -> bool:
+        """Read the group's committed offsets through the node until it answers; return whether it did in time."""
         while not self._is_late():
             if await committer.read(group, node):
                 return True
@@ -198,8 +199,10 @@ class Drain:
         return False
 
     def _is_late(self) -> bool:
+        """Return whether the time for the drain is over."""
         return asyncio.get_running_loop().time() >= self._until_s
 
 
 def _name_failures(places: Sequence[tuple[int, TopicPartition]], worked: Sequence[bool]) -> tuple[str, ...]:
+    """Return the names of the nodes and partitions for which `worked` is false."""
     return tuple(f"node {node} {place}" for (node, place), is_done in zip(places, worked, strict=True) if not is_done)

@@ -65,6 +65,7 @@ def resolve_incarnations(lines: Iterable[bytes], again: Iterable[bytes]) -> Iter
 
 
 def _with_topic_id(partition: str, topic_id: str) -> str:
+    """Return the name of a partition with another topic id, or with one at all."""
     topic, _, number = partition.rpartition("/")
     return str(incarnation_partition(topic.partition("@")[0], topic_id, int(number)))
 

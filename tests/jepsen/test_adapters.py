@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError
 
 from jepsen.runner.command import test as command
 from jepsen.workloads.adapters.aio import _complete
-from jepsen.workloads.adapters.library import Assigned, MemberSettings, PlainSettings
+from jepsen.workloads.adapters.library import MemberSettings, OnAssigned, PlainSettings
 from jepsen.workloads.adapters.librdkafka import NO_GROUP, Librdkafka, LibrdkafkaProducer
 from jepsen.workloads.adapters.port import ProducerTimes
 from raftlog.errors import RaftlogError
@@ -75,7 +75,7 @@ async def test_a_refusal_after_retries_is_unknown() -> None:
 
 async def test_the_identity_of_a_member_is_read_from_librdkafka() -> None:
     settings = MemberSettings(("t",), NO_GROUP, None, "range", 1_000, 2_000)
-    assigned: Assigned = lambda _identity, _partitions: None  # noqa: E731 - a callback
+    assigned: OnAssigned = lambda _identity, _partitions: None  # noqa: E731 - a callback
     member = Librdkafka(NOWHERE).new_member(settings, assigned)
     assert member.identity() == ("", -1)
     await member.close()

@@ -38,21 +38,25 @@ class Transactions(Checker):
         self._ops: list[tuple[Op, Op | None]] = []
 
     def on_invocation(self, op: Op) -> None:
+        """Record an open transaction. Raises `InvalidArgument` if its amounts do not add up to 0."""
         assert isinstance(op.payload, Transaction), op
         if sum(append.amount for append in op.payload.appends()):
             raise InvalidArgument(f"the amounts of a transaction do not add up to 0: {op}")
         self._invoked[op.process] = op
 
     def on_completion(self, invocation: Op, op: Op) -> None:
+        """Record the end of a transaction."""
         del self._invoked[op.process]
         self._ops.append((invocation, op))
 
     def on_crash(self, op: Op) -> None:
+        """Record that the open transaction of the process has no end."""
         invocation = self._invoked.pop(op.process, None)
         if invocation is not None:
             self._ops.append((invocation, None))
 
     def finish(self) -> None:
+        """Check all transactions together (see module)."""
         self._ops += [(invocation, None) for invocation in self._invoked.values()]
         self._ops.sort(key=lambda pair: pair[0].sequence)
         ended = [self._judge(invocation, completion) for invocation, completion in self._ops]
@@ -76,6 +80,7 @@ class Transactions(Checker):
         return Ended(invocation, completion, transaction, is_seen or is_acknowledged, is_passed_over)
 
     def _is_polled(self, append: Append) -> bool:
+        """Return whether any process received the appended value."""
         book = self._book.book(append.partition)
         return append.value in book.offsets and book.was_polled(append.value)
 
@@ -85,6 +90,7 @@ class Transactions(Checker):
         return append.offset is not None and book.start <= append.offset < book.polled_end
 
     def _commit(self, each: Ended) -> Committed:
+        """Return a committed transaction with the known offsets of its appends, by number of the step."""
         offsets = {}
         for number, step in enumerate(each.transaction.steps):
             if isinstance(step, Append):

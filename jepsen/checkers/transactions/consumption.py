@@ -33,10 +33,12 @@ class Ended(NamedTuple):
 
     @property
     def op(self) -> Op:
+        """Last entry of the transaction: its completion, or the invocation if it has no completion."""
         return self.completion or self.invocation
 
     @property
     def can_be_committed(self) -> bool:
+        """Whether nothing proves that the transaction was not committed."""
         is_failed = self.completion is not None and self.completion.type == FAIL
         return not is_failed and not (self.is_passed_over and not self.is_committed)
 
@@ -53,6 +55,7 @@ class Consumption:
     """Ranges of offsets that transactions consumed, by group and partition."""
 
     def __init__(self, transactions: Sequence[Ended], book: RecordBook, findings: Findings) -> None:
+        """Collect the consumed ranges of all transactions, by group and partition."""
         self._book, self._findings = book, findings
         self._transactions = transactions
         self._ranges: dict[Place, list[_Range]] = {}
@@ -61,10 +64,12 @@ class Consumption:
                 self._add(each, consumed)
 
     def _add(self, each: Ended, consumed: Consumed) -> None:
+        """Add a range of offsets that the transaction consumed."""
         place = each.transaction.group, consumed.partition
         self._ranges.setdefault(place, []).append(_Range(consumed.first, consumed.end, each))
 
     def report(self) -> None:
+        """Report all anomalies of consumed ranges, and of committed offsets that transactions read."""
         for (group, partition), ranges in self._ranges.items():
             self._check_ranges(group, partition, ranges)
         for each in self._transactions:
@@ -100,6 +105,9 @@ class Consumption:
         return [offset for offset in known if not any(each.first <= offset < each.end for each in possible)]
 
     def _check_read(self, reader: Ended, step: OffsetsRead) -> None:
+        """Report committed offsets that a transaction read, if they were never committed or are stale.
+
+        An offset is stale if a transaction that ended before the read began had committed a higher one."""
         for partition, offset in step.offsets:
             ranges = self._ranges.get((reader.transaction.group, partition), [])
             shown = Offset(0) if offset is None else offset

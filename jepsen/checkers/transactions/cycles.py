@@ -104,4 +104,5 @@ class EventGraph:
                     low[node] = min(low[node], number[target])
 
     def _targets(self, node: int, kinds: Collection[EdgeKind]) -> Iterator[int]:
+        """Yield the nodes to which edges of the given kinds lead from `node`."""
         return (edge.target for edge in self._edges[node] if edge.kind in kinds)

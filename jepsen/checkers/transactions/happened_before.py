@@ -31,6 +31,7 @@ class Committed(NamedTuple):
 
     @property
     def op(self) -> Op:
+        """Last entry of the transaction: its completion, or the invocation if it has no completion."""
         return self.completion or self.invocation
 
 
@@ -46,6 +47,9 @@ class HappenedBefore:
     """Graph of the order of events of committed transactions; a cycle is an anomaly."""
 
     def __init__(self, transactions: Sequence[Committed], *, is_serial: bool = False) -> None:
+        """Build the graph of all events of the transactions.
+
+        With `is_serial` a transaction is one event; otherwise its begin, each step and its commit are events."""
         self._transactions: Final = transactions
         self._graph = EventGraph()
         self._owners: dict[int, Committed] = {}
@@ -66,16 +70,19 @@ class HappenedBefore:
     # nodes
 
     def _make_one_node(self, each: Committed) -> _Nodes:
+        """Add one node for the begin, all steps and the commit of a transaction; return it in these roles."""
         node = self._add_node(each)
         return _Nodes(node, [node] * len(each.transaction.steps), node)
 
     def _make_nodes(self, each: Committed) -> _Nodes:
+        """Add a chain of nodes for the begin, each step and the commit of a transaction; return them."""
         nodes = [self._add_node(each) for _ in range(len(each.transaction.steps) + 2)]
         for before, after in pairwise(nodes):
             self._graph.add_edge(before, after, "order")
         return _Nodes(nodes[0], nodes[1:-1], nodes[-1])
 
     def _add_node(self, owner: Committed) -> int:
+        """Add a node of a transaction to the graph; return its number."""
         node = self._graph.add_node()
         self._owners[node] = owner
         return node
@@ -139,6 +146,9 @@ class HappenedBefore:
                     self._add_read(writer, number, node)
 
     def _add_read(self, writer: int, reader: int, node: int) -> None:
+        """Add an edge from the commit of transaction `writer` to `node`.
+
+        This node is the step of transaction `reader` that read the commit."""
         commit = self._nodes[writer].commit
         if commit != node or writer != reader:
             self._graph.add_edge(commit, node, "read")
@@ -146,9 +156,11 @@ class HappenedBefore:
     # reports
 
     def _proof(self, cycle: list[Edge]) -> list[Op]:
+        """Return the entries of the transactions in a cycle."""
         return [self._owners[edge.source].op for edge in cycle if edge.source in self._owners]
 
     def _describe(self, cycle: list[Edge]) -> str:
+        """Return the sentence about a cycle: its writes and reads, in order."""
         words: dict[str, Callable[[Edge], str]] = {
             "write": lambda edge: f"{self._name(edge.source)} wrote before {self._name(edge.target)}",
             "read": lambda edge: f"{self._name(edge.target)} read what {self._name(edge.source)} had committed",
@@ -157,4 +169,5 @@ class HappenedBefore:
         return f"{', '.join(told)}; this contradicts their order"
 
     def _name(self, node: int) -> str:
+        """Return the name of the transaction to which a node belongs."""
         return f"transaction #{self._owners[node].invocation.sequence}"

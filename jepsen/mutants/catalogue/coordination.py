@@ -16,6 +16,7 @@ def _coordinator(name: str, place: str, old: str, new: str) -> Mutant:
 
 
 def _order(name: str, old: str, new: str) -> Mutant:
+    """Return a mutant of `ConnectionOrder.check`."""
     file = "raftlog/api/kafka/handlers/transactions/connection_order.py"
     return Mutant(f"coordinator-{name}", file, "ConnectionOrder.check", old, new, _ORDER)
 

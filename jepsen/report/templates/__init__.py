@@ -20,6 +20,7 @@ def _format_ms(value: float) -> str:
 
 
 def _format_thousands(value: float) -> str:
+    """Return a number with thousands separators."""
     return f"{value:,}"
 
 
@@ -27,4 +28,5 @@ _PLACES.filters |= {"ms": _format_ms, "thousands": _format_thousands}
 
 
 def render(template: str, **context: Any) -> str:
+    """Return the HTML of a template with these variables."""
     return _PLACES.get_template(template).render(**context)

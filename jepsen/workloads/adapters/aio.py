@@ -18,11 +18,11 @@ from aiokafka.errors import KafkaError, OutOfOrderSequenceNumber
 
 from jepsen.workloads.adapters.library import (
     CLOSE_S,
-    Assigned,
     ConsumedRecord,
     DeliveredOffset,
     MemberIdentity,
     MemberSettings,
+    OnAssigned,
     PlainSettings,
     send_error,
 )
@@ -48,6 +48,7 @@ class AioProducer:
     """Producer of aiokafka behind the interface `RecordProducer`."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
+        """Create a producer that starts with its first record; `settings` are those of `AIOKafkaProducer`."""
         self._settings = settings
         self._starting: asyncio.Task[AIOKafkaProducer] | None = None
         self._deliveries: set[asyncio.Future[DeliveredOffset]] = set()
@@ -63,6 +64,7 @@ class AioProducer:
         headers: Sequence[tuple[str, bytes | None]] = (),
         partition: int | None = None,
     ) -> Awaitable[DeliveredOffset]:
+        """Send a record, and return an awaitable of its offset. Raises `Unavailable` if the record was not accepted."""
         if self._is_broken:
             raise Unavailable("the producer lost a batch, and every later one is out of order")
         if self._starting is None or (self._starting.done() and self._starting.exception() is not None):
@@ -79,6 +81,7 @@ class AioProducer:
         return delivery
 
     async def _start(self) -> AIOKafkaProducer:
+        """Start the library's producer. Raises `Unavailable` after `START_S` seconds, and `KafkaError`."""
         producer = AIOKafkaProducer(**self._settings)
         try:
             async with asyncio.timeout(START_S):
@@ -92,11 +95,15 @@ class AioProducer:
         return producer
 
     def _complete(self, delivery: "asyncio.Future[DeliveredOffset]", accepted: "asyncio.Future[Any]") -> None:
+        """Complete a delivery by the library's future `accepted`; after a missing sequence the producer is broken."""
         if not accepted.cancelled() and isinstance(accepted.exception(), OutOfOrderSequenceNumber):
             self._is_broken = True
         _complete(delivery, accepted)
 
     async def close(self, timeout_s: float | None = None) -> None:
+        """Wait up to `timeout_s` seconds (default: `CLOSE_S`) for deliveries, then close the connections.
+
+        Open deliveries raise `OutcomeUnknown`. The library's `stop` is not used, because it would go on sending."""
         starting = self._starting
         if starting is None or not starting.done() or starting.cancelled() or starting.exception() is not None:
             if starting is not None:
@@ -137,6 +144,7 @@ class AioConsumer:
     """Base of consumers, which start at their first use."""
 
     def __init__(self, topics: Sequence[str], settings: Mapping[str, Any]) -> None:
+        """Create a consumer that starts with its first request; `settings` are those of `AIOKafkaConsumer`."""
         self._topics, self._settings = topics, settings
         self._places: list[KafkaPartition] = []
         """Partitions to assign at the start, paused so that nothing is fetched; empty if the consumer subscribes."""
@@ -152,6 +160,9 @@ class AioConsumer:
             return self._running or await self._start(listener)
 
     async def _start(self, listener: ConsumerRebalanceListener | None) -> AIOKafkaConsumer:
+        """Create and start the library's consumer, subscribed to the topics or with the partitions assigned.
+
+        Raises `Unavailable` after `START_S` seconds."""
         consumer = self._created = AIOKafkaConsumer(**self._settings)
         if self._topics:
             consumer.subscribe(list(self._topics), listener=listener)
@@ -171,6 +182,7 @@ class AioConsumer:
         return consumer
 
     async def _call(self, work: Coroutine[Any, Any, T], timeout_ms: int) -> T:
+        """Await a call of the library. Raises `Unavailable` for its errors, and after the timeout."""
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 return await work
@@ -178,6 +190,7 @@ class AioConsumer:
             raise Unavailable(repr(error)) from error
 
     async def _poll(self, consumer: AIOKafkaConsumer, timeout_ms: int) -> list[ConsumedRecord]:
+        """Return the next records of all assigned partitions, at most `_RECORDS_MAX`. Raises `Unavailable`."""
         try:
             found = await consumer.getmany(timeout_ms=timeout_ms, max_records=_RECORDS_MAX)
         except KafkaError as error:
@@ -185,6 +198,7 @@ class AioConsumer:
         return [_convert_record(each) for records in found.values() for each in records]
 
     async def _committed(self, places: Sequence[TopicPartition], timeout_ms: int) -> dict[TopicPartition, Offset]:
+        """Return the group's committed offsets of partitions; those without one are omitted. Raises `Unavailable`."""
         consumer = await self._ensure_started()
         found = {}
         for place in places:
@@ -210,6 +224,7 @@ class AioConsumer:
             raise error
 
     async def close(self) -> None:
+        """Leave the group and close the connections, if the consumer has started."""
         if self._running is not None:
             await _stop_consumer(self._running)
             self._running = None
@@ -222,11 +237,13 @@ class AioAssigned(AioConsumer):
     when the assignment changes during a request."""
 
     def __init__(self, settings: Mapping[str, Any], places: Sequence[TopicPartition]) -> None:
+        """Create a consumer; with a group, `places` are the partitions that are assigned at its start."""
         super().__init__((), settings)
         self._places = [KafkaPartition(*place) for place in places]
         self._at: tuple[TopicPartition, int] | None = None
 
     async def fetch(self, place: TopicPartition, offset: int, timeout_ms: int) -> Sequence[ConsumedRecord]:
+        """Return the next records of a partition from `offset` on; empty after the timeout. Raises `Unavailable`."""
         at, self._at = self._at, None
         consumer = await self._ensure_started()
         if at != (place, offset):
@@ -237,6 +254,7 @@ class AioAssigned(AioConsumer):
         return found
 
     async def offsets(self, place: TopicPartition, timeout_ms: int) -> tuple[int, int]:
+        """Return the first and end offset of a partition. Raises `Unavailable`."""
         consumer, wanted = await self._ensure_started(), KafkaPartition(*place)
         start = await self._call(consumer.beginning_offsets([wanted]), timeout_ms)
         end = await self._call(consumer.end_offsets([wanted]), timeout_ms)
@@ -266,9 +284,10 @@ class AioSubscribed(AioConsumer):
 class AioMember(AioConsumer, ConsumerRebalanceListener):  # type: ignore[misc]  # the library has no types
     """Consumer of aiokafka behind the interface `MemberConsumer`. A rebalance waits for the end of a commit."""
 
-    def __init__(self, topics: Sequence[str], settings: Mapping[str, Any], assigned: Assigned) -> None:
+    def __init__(self, topics: Sequence[str], settings: Mapping[str, Any], on_assigned: OnAssigned) -> None:
+        """Create a group member that starts with `start`; `on_assigned` is called after each assignment."""
         super().__init__(topics, settings)
-        self._assigned = assigned
+        self._on_assigned = on_assigned
         self._committing = asyncio.Lock()
 
     async def start(self) -> None:
@@ -280,9 +299,11 @@ class AioMember(AioConsumer, ConsumerRebalanceListener):  # type: ignore[misc]  
             return
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
-        self._assigned(self.identity(), tuple(sorted(TopicPartition(*each) for each in assigned)))
+        """Report the new assignment with the member's identity."""
+        self._on_assigned(self.identity(), tuple(sorted(TopicPartition(*each) for each in assigned)))
 
     def identity(self) -> MemberIdentity:
+        """Return the member id and generation; an empty id and -1 before the first start."""
         coordinator = None if self._created is None else self._created._coordinator
         return MemberIdentity("", -1) if coordinator is None else _member_identity(coordinator)
 
@@ -290,6 +311,7 @@ class AioMember(AioConsumer, ConsumerRebalanceListener):  # type: ignore[misc]  
         return await self._poll(await self._ensure_started(self), timeout_ms)
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit offsets under the member's identity; a rebalance waits until the commit has ended."""
         async with self._committing:
             await self._commit(offsets, REQUEST_MS)
 
@@ -307,10 +329,12 @@ class Aiokafka:
         self._common = common_settings(bootstrap)
 
     def new_producer(self, times: ProducerTimes) -> AioProducer:
+        """Return an idempotent producer that retries until the delivery timeout."""
         more = {"linger_ms": times.linger_ms, "request_timeout_ms": times.delivery_timeout_ms}
         return AioProducer({**self._common, "enable_idempotence": True, **more})
 
     def new_plain_producer(self, settings: PlainSettings) -> AioProducer:
+        """Return an idempotent producer for plain sends: the library cannot send only once (see module)."""
         return AioProducer(
             {
                 **self._common,
@@ -321,16 +345,19 @@ class Aiokafka:
         )
 
     def _consumer_settings(self, group: str | None, more: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings of a consumer without automatic commits; `more` overrides them."""
         own = {"group_id": group, "enable_auto_commit": False, "auto_offset_reset": "earliest"}
         return {**self._common, **own, **more}
 
     def new_assigned(self, group: str, places: Sequence[TopicPartition]) -> AioAssigned:
+        """Return a reader if `group` is empty, else a client for the group's offsets in the partitions `places`."""
         is_reader = not group
         reset = "none" if is_reader else "earliest"
         more = {"auto_offset_reset": reset, "fetch_max_wait_ms": 200, "isolation_level": "read_committed"}
         return AioAssigned(self._consumer_settings(group or None, more), () if is_reader else places)
 
     def new_consumer(self, topics: Sequence[str], group: str, session_timeout_ms: int, wait_ms: int) -> AioSubscribed:
+        """Return a group member that commits automatically every 500 ms."""
         more = {
             "enable_auto_commit": True,
             "auto_commit_interval_ms": 500,
@@ -339,13 +366,14 @@ class Aiokafka:
         }
         return AioSubscribed(topics, self._consumer_settings(group, more))
 
-    def new_member(self, settings: MemberSettings, assigned: Assigned) -> AioMember:
+    def new_member(self, settings: MemberSettings, on_assigned: OnAssigned) -> AioMember:
+        """Return a group member without automatic commits."""
         more = {
             **_session_settings(settings.session_timeout_ms, settings.poll_interval_ms_max),
             "partition_assignment_strategy": (_ASSIGNORS[settings.strategy],),
             "group_instance_id": settings.instance,
         }
-        return AioMember(settings.topics, self._consumer_settings(settings.group, more), assigned)
+        return AioMember(settings.topics, self._consumer_settings(settings.group, more), on_assigned)
 
 
 def common_settings(bootstrap: str) -> dict[str, Any]:
@@ -354,6 +382,7 @@ def common_settings(bootstrap: str) -> dict[str, Any]:
 
 
 def _session_settings(session_timeout_ms: int, poll_interval_ms_max: int) -> dict[str, int]:
+    """Return the library's timeouts of a group member."""
     return {
         "session_timeout_ms": session_timeout_ms,
         "heartbeat_interval_ms": session_timeout_ms // 4,
@@ -379,6 +408,7 @@ def _retrieve_exception(done: "asyncio.Task[None]") -> None:
 
 
 async def _stop_consumer(consumer: AIOKafkaConsumer) -> None:
+    """Stop the consumer within `CLOSE_S` seconds; ignore its errors."""
     with suppress(KafkaError, TimeoutError):
         async with asyncio.timeout(CLOSE_S):
             await consumer.stop()

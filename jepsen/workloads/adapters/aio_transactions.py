@@ -28,6 +28,7 @@ class AioTransactional:
     """Transactional producer of aiokafka behind the interface `TransactionalProducer`."""
 
     def __init__(self, common: Mapping[str, Any], settings: TransactionSettings) -> None:
+        """Create a transactional producer with the settings `common` of all clients; `start` connects it."""
         self._settings = settings
         more = {
             "transactional_id": settings.transactional_id,
@@ -46,15 +47,20 @@ class AioTransactional:
 
     @property
     def _timeout_s(self) -> float:
+        """Limit of each call in seconds: the transaction's timeout."""
         return self._settings.timeout_ms / 1000
 
     async def start(self) -> None:
+        """Start the producer, which fences earlier producers of its transactional id."""
         await self._call(self._producer.start(), START_S)
 
     async def begin(self) -> None:
         await self._call(self._producer.begin_transaction(), self._timeout_s)
 
     async def append(self, place: TopicPartition, value: bytes) -> Offset:
+        """Append a record in the transaction and return its offset.
+
+        Raises `OutcomeUnknown` if the answer has no offset."""
         sent = self._producer.send_and_wait(place.topic, value, partition=place.partition)
         found = await self._call(sent, self._timeout_s)
         if found is None or found.offset < 0:
@@ -62,11 +68,13 @@ class AioTransactional:
         return Offset(found.offset)
 
     async def commit_offsets(self, offsets: Mapping[TopicPartition, int], consumer: ChainConsumer) -> None:
+        """Add the offsets to the transaction, for the group of `consumer`."""
         assert isinstance(consumer, AioChainConsumer), consumer
         rows = {KafkaPartition(*place): offset for place, offset in offsets.items()}
         await self._call(self._producer.send_offsets_to_transaction(rows, consumer.group), self._timeout_s)
 
     async def commit(self) -> None:
+        """Commit the transaction. Raises `OutcomeUnknown` if the library did not confirm the commit."""
         try:
             await self._call(self._producer.commit_transaction(), self._timeout_s)
         except Unavailable as error:
@@ -94,6 +102,7 @@ class AioChainConsumer(AioConsumer):
         self.group: Final = settings.group
 
     async def start(self) -> None:
+        """Start the consumer, with its fixed partitions assigned."""
         consumer = await self._ensure_started()
         consumer.assign(self._owned)
 

@@ -20,6 +20,7 @@ def choose_adapter(config: ClientConfiguration, access: Access) -> Callable[[Loa
 
 
 def _library(config: ClientConfiguration) -> KafkaLibrary:
+    """Return the Kafka client library that the configuration names; import only this one."""
     bootstrap = ",".join(config.kafka.values())
     if config.client == "librdkafka":
         from jepsen.workloads.adapters.librdkafka import Librdkafka

@@ -23,11 +23,13 @@ class HttpAdapter:
         self.access = access
 
     def new_producer(self, random: Random, times: ProducerTimes) -> Producer:
+        """Return an idempotent producer, which knows the brokers in random order."""
         return Producer(self._shuffle_addresses(random), batch_records=BATCH_RECORDS, **times._asdict())
 
     def new_consumer(
         self, random: Random, topics: Sequence[str], group: str, session_timeout_ms: int, wait_ms: int
     ) -> Consumer:
+        """Return a group member with automatic commits, which knows the brokers in random order."""
         return Consumer(
             self._shuffle_addresses(random),
             *topics,
@@ -48,4 +50,5 @@ class HttpAdapter:
         """Do nothing: `Access` is closed by its owner."""
 
     def _shuffle_addresses(self, random: Random) -> list[str]:
+        """Return the brokers' addresses in random order."""
         return random.sample(self._addresses, len(self._addresses))

@@ -34,28 +34,35 @@ class KafkaAccess:
         self._made: list[AssignedConsumer] = []
 
     def draw_node(self, random: Random) -> int:
+        """Return `ANY_NODE`: the library chooses the broker."""
         return ANY_NODE
 
     def fetcher(self) -> "KafkaFetcher":
+        """Return a source of records with a consumer of its own."""
         return KafkaFetcher(self._new_consumer(""))
 
     def _new_consumer(self, group: str) -> AssignedConsumer:
+        """Create a consumer of the group (empty: a reader), which `close` closes."""
         consumer = self._library.new_assigned(group, self._places)
         self._made.append(consumer)
         return consumer
 
     def _consumer_of(self, group: str) -> AssignedConsumer:
+        """Return the consumer that all requests of a group share."""
         if group not in self._groups:
             self._groups[group] = self._new_consumer(group)
         return self._groups[group]
 
     async def offsets(self, node: int, place: TopicPartition, linearizable: bool, timeout_ms: int) -> tuple[int, int]:
+        """Return the first and end offset of a partition; `node` and `linearizable` are ignored."""
         return await self._consumer_of("").offsets(place, timeout_ms)
 
     async def commit(self, node: int, group: str, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> None:
+        """Commit offsets of the group without a member; `node` is ignored."""
         await self._consumer_of(group).commit(offsets, timeout_ms)
 
     async def committed(self, node: int, group: str, timeout_ms: int) -> dict[TopicPartition, Offset]:
+        """Return the group's committed offsets of all partitions; `node` is ignored."""
         return await self._consumer_of(group).committed(self._places, timeout_ms)
 
     async def close(self) -> None:
@@ -70,6 +77,7 @@ class KafkaFetcher:
         self._consumer = consumer
 
     async def fetch(self, node: int, place: TopicPartition, offset: int, timeout_ms: int) -> FoundBatches:
+        """Fetch records from an offset on, and wait for the first ones until the timeout; `node` is ignored."""
         found = FoundBatches(place, offset)
         for record in await self._consumer.fetch(place, offset, max(timeout_ms, _WAIT_MS_MIN)):
             found.offsets.append(Offset(record.offset))
@@ -103,6 +111,7 @@ class KafkaAdapter:
         return KafkaMember(self._library, self._share.history, process, joins, sorted(topics), random)
 
     async def close(self) -> None:
+        """Close all senders and consumers."""
         for sender in self._senders:
             await sender.close()
         await self.access.close()

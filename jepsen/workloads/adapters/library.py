@@ -50,17 +50,29 @@ class MemberSettings(NamedTuple):
     poll_interval_ms_max: int
 
 
-Assigned = Callable[[MemberIdentity, Sequence[TopicPartition]], None]
+OnAssigned = Callable[[MemberIdentity, Sequence[TopicPartition]], None]
 """Called in the event loop after each assignment, with all partitions that the member owns in its generation."""
 
 
 class AssignedConsumer(Protocol):
     """Consumer with one manually assigned partition at a time, and client of a group without members."""
 
-    async def fetch(self, place: TopicPartition, offset: int, timeout_ms: int) -> Sequence[ConsumedRecord]: ...
-    async def offsets(self, place: TopicPartition, timeout_ms: int) -> tuple[int, int]: ...
-    async def commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> None: ...
-    async def committed(self, places: Sequence[TopicPartition], timeout_ms: int) -> dict[TopicPartition, Offset]: ...
+    async def fetch(self, place: TopicPartition, offset: int, timeout_ms: int) -> Sequence[ConsumedRecord]:
+        """Return records of the partition from `offset` on; empty if none arrives within the timeout."""
+        ...
+
+    async def offsets(self, place: TopicPartition, timeout_ms: int) -> tuple[int, int]:
+        """Return the first offset and the end offset of the partition."""
+        ...
+
+    async def commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> None:
+        """Commit offsets for the group, without a member."""
+        ...
+
+    async def committed(self, places: Sequence[TopicPartition], timeout_ms: int) -> dict[TopicPartition, Offset]:
+        """Return the group's committed offsets; partitions without one are omitted."""
+        ...
+
     async def close(self) -> None: ...
 
 
@@ -71,10 +83,22 @@ class MemberConsumer(Protocol):
         """Subscribe; call it before any other use."""
         ...
 
-    def identity(self) -> MemberIdentity: ...
-    async def poll(self, timeout_ms: int) -> Sequence[ConsumedRecord]: ...
-    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None: ...
-    async def committed(self, places: Sequence[TopicPartition], timeout_ms: int) -> dict[TopicPartition, Offset]: ...
+    def identity(self) -> MemberIdentity:
+        """Return the identity under which the member would commit now."""
+        ...
+
+    async def poll(self, timeout_ms: int) -> Sequence[ConsumedRecord]:
+        """Return records of owned partitions; empty if none arrives within the timeout."""
+        ...
+
+    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit offsets under the member's identity."""
+        ...
+
+    async def committed(self, places: Sequence[TopicPartition], timeout_ms: int) -> dict[TopicPartition, Offset]:
+        """Return the group's committed offsets; partitions without one are omitted."""
+        ...
+
     async def close(self) -> None: ...
 
 
@@ -97,16 +121,29 @@ class KafkaLibrary(Protocol):
     def strategies(self) -> Sequence[str]:
         """Names of assignors; each consumer group uses one."""
 
-    def new_producer(self, times: ProducerTimes) -> RecordProducer: ...
-    def new_plain_producer(self, settings: PlainSettings) -> RecordProducer: ...
+    def new_producer(self, times: ProducerTimes) -> RecordProducer:
+        """Return a producer that retries each record until its delivery timeout."""
+        ...
+
+    def new_plain_producer(self, settings: PlainSettings) -> RecordProducer:
+        """Return a producer for plain sends, without retries if `can_send_once`."""
+        ...
+
     def new_assigned(self, group: str, places: Sequence[TopicPartition]) -> AssignedConsumer:
         """Return a reader or, if `group` is not empty, a client for the group's offsets in these partitions."""
         ...
 
     def new_consumer(
         self, topics: Sequence[str], group: str, session_timeout_ms: int, wait_ms: int
-    ) -> SubscribedConsumer: ...
-    def new_member(self, settings: MemberSettings, assigned: Assigned) -> MemberConsumer: ...
+    ) -> SubscribedConsumer:
+        """Return a group member with automatic commits.
+
+        `wait_ms` is the longest wait of a fetch."""
+        ...
+
+    def new_member(self, settings: MemberSettings, on_assigned: OnAssigned) -> MemberConsumer:
+        """Return a consumer that will join a group; `on_assigned` is called after each assignment."""
+        ...
 
 
 def send_error(code: int, text: str, *, was_sent_once: bool) -> RaftlogError:

@@ -15,11 +15,11 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from jepsen.workloads.adapters.library import (
     CLOSE_S,
-    Assigned,
     ConsumedRecord,
     DeliveredOffset,
     MemberIdentity,
     MemberSettings,
+    OnAssigned,
     PlainSettings,
     send_error,
 )
@@ -43,6 +43,7 @@ class LibrdkafkaProducer:
     """Producer of librdkafka behind the interface `RecordProducer`."""
 
     def __init__(self, settings: Mapping[str, Any], *, sends_once: bool) -> None:
+        """Create a producer; `sends_once` is whether it sends each record at most once."""
         self._producer = Producer(dict(settings))
         self._sends_once = sends_once
         self._loop = asyncio.get_running_loop()
@@ -57,6 +58,7 @@ class LibrdkafkaProducer:
         headers: Sequence[tuple[str, bytes | None]] = (),
         partition: int | None = None,
     ) -> Awaitable[DeliveredOffset]:
+        """Queue a record, and return an awaitable of its offset. Raises `Unavailable` if it was not accepted."""
         delivery: asyncio.Future[DeliveredOffset] = self._loop.create_future()
         where: dict[str, Any] = {} if partition is None else {"partition": partition}
         try:
@@ -68,6 +70,7 @@ class LibrdkafkaProducer:
         return delivery
 
     def _on_delivery(self, delivery: "asyncio.Future[DeliveredOffset]", error: KafkaError | None, message: Any) -> None:
+        """Complete a delivery with the offset of the record, or with the error that its outcome requires."""
         if delivery.done():
             return
         if error is None and message.offset() is None:
@@ -80,15 +83,18 @@ class LibrdkafkaProducer:
             delivery.set_exception(send_error(error.code(), str(error), was_sent_once=self._sends_once))
 
     async def _poll(self) -> None:
+        """Run the callbacks of deliveries every `POLL_S` seconds, until cancelled."""
         while True:
             self._producer.poll(0)
             await asyncio.sleep(POLL_S)
 
     async def _wait_empty(self, until: float) -> None:
+        """Wait until no record is queued or in flight, at most until `until` by the loop's clock."""
         while len(self._producer) and self._loop.time() < until:  # noqa: ASYNC110 - the library has no event for it
             await asyncio.sleep(POLL_S)
 
     async def close(self, timeout_s: float | None = None) -> None:
+        """Wait up to `timeout_s` seconds (default: `CLOSE_S`) for deliveries, then drop the open ones."""
         until = self._loop.time() + (CLOSE_S if timeout_s is None else timeout_s)
         await self._wait_empty(until)
         self._producer.purge()
@@ -100,6 +106,7 @@ class LibrdkafkaConsumer:
     """Base of consumers; each has its own thread."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
+        """Create a consumer with a thread for its blocking calls."""
         self._consumer = Consumer(dict(settings))
         self._thread = ThreadPoolExecutor(1, "consumer")
         self._loop = asyncio.get_running_loop()
@@ -112,6 +119,9 @@ class LibrdkafkaConsumer:
             raise Unavailable(str(error)) from error
 
     def _consume(self, timeout_ms: int) -> list[ConsumedRecord]:
+        """Return the next records, at most `RECORDS_MAX`; empty if none arrives within the timeout.
+
+        Raises `KafkaException` if there are only errors."""
         messages = self._consumer.consume(RECORDS_MAX, timeout_ms / 1000)
         errors = [message.error() for message in messages if message.error() is not None]
         found = [_convert_record(message) for message in messages if message.error() is None]
@@ -120,6 +130,7 @@ class LibrdkafkaConsumer:
         return found
 
     async def committed(self, places: Sequence[TopicPartition], timeout_ms: int) -> dict[TopicPartition, Offset]:
+        """Return the group's committed offsets; partitions without one are omitted. Raises `Unavailable`."""
         wanted = [KafkaPartition(*place) for place in places]
         found = await self._call(lambda: self._consumer.committed(wanted, timeout_ms / 1000))
         if failed := [each.error for each in found if each.error is not None]:
@@ -127,6 +138,7 @@ class LibrdkafkaConsumer:
         return {TopicPartition(each.topic, each.partition): Offset(each.offset) for each in found if each.offset >= 0}
 
     def _commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit offsets synchronously. Raises `KafkaException`."""
         rows = [KafkaPartition(*place, offset) for place, offset in offsets.items()]
         done = self._consumer.commit(offsets=rows, asynchronous=False)
         if failed := [each.error for each in done or () if each.error is not None]:
@@ -140,6 +152,7 @@ class LibrdkafkaConsumer:
             raise OutcomeUnknown(str(error)) from error
 
     async def close(self) -> None:
+        """Leave the group and close the connections, within `CLOSE_S` seconds."""
         with suppress(Unavailable, TimeoutError):
             async with asyncio.timeout(CLOSE_S):
                 await self._call(self._consumer.close)
@@ -154,18 +167,21 @@ class LibrdkafkaAssigned(LibrdkafkaConsumer):
         self._at: tuple[TopicPartition, int] | None = None
 
     async def fetch(self, place: TopicPartition, offset: int, timeout_ms: int) -> Sequence[ConsumedRecord]:
+        """Return the next records of a partition from `offset` on; empty after the timeout. Raises `Unavailable`."""
         at, self._at = self._at, None
         found = await self._call(partial(self._fetch, place, offset, timeout_ms, is_there=at == (place, offset)))
         self._at = place, found[-1].offset + 1 if found else offset
         return found
 
     def _fetch(self, place: TopicPartition, offset: int, timeout_ms: int, *, is_there: bool) -> list[ConsumedRecord]:
+        """Consume the partition, after a seek unless the consumer `is_there`, at this offset; drop other records."""
         if not is_there:
             self._consumer.assign([KafkaPartition(*place, offset)])
         found = self._consume(timeout_ms)
         return [each for each in found if (each.topic, each.partition) == place]
 
     async def offsets(self, place: TopicPartition, timeout_ms: int) -> tuple[int, int]:
+        """Return the first and end offset of a partition. Raises `Unavailable`."""
         wanted = KafkaPartition(*place)
         found = await self._call(lambda: self._consumer.get_watermark_offsets(wanted, timeout_ms / 1000))
         if found is None:
@@ -197,12 +213,13 @@ class LibrdkafkaSubscribed(LibrdkafkaConsumer):
 class LibrdkafkaMember(LibrdkafkaConsumer):
     """Consumer of librdkafka behind `MemberConsumer`. Rebalances happen only inside of polls, never during a commit."""
 
-    def __init__(self, settings: Mapping[str, Any], topics: Sequence[str], assigned: Assigned) -> None:
+    def __init__(self, settings: Mapping[str, Any], topics: Sequence[str], on_assigned: OnAssigned) -> None:
         super().__init__(settings)
-        self._topics, self._assigned = list(topics), assigned
+        self._topics, self._on_assigned = list(topics), on_assigned
         self._owned: set[TopicPartition] = set()
 
     async def start(self) -> None:
+        """Subscribe to the topics; the library joins the group with the first poll."""
         await self._call(
             lambda: self._consumer.subscribe(
                 self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke
@@ -210,13 +227,16 @@ class LibrdkafkaMember(LibrdkafkaConsumer):
         )
 
     def _on_assign(self, _consumer: Consumer, partitions: list[KafkaPartition]) -> None:
+        """Add the partitions to the owned ones, and report these in the event loop; called in the consumer's thread."""
         self._owned |= {TopicPartition(each.topic, each.partition) for each in partitions}
-        self._loop.call_soon_threadsafe(self._assigned, self.identity(), tuple(sorted(self._owned)))
+        self._loop.call_soon_threadsafe(self._on_assigned, self.identity(), tuple(sorted(self._owned)))
 
     def _on_revoke(self, _consumer: Consumer, partitions: list[KafkaPartition]) -> None:
+        """Remove the partitions from the owned ones; called in the consumer's thread."""
         self._owned -= {TopicPartition(each.topic, each.partition) for each in partitions}
 
     def identity(self) -> MemberIdentity:
+        """Return the member id and generation, parsed from the library's group metadata."""
         content = bytes(self._consumer.consumer_group_metadata())
         if not content.startswith(_METADATA_MAGIC):
             raise InvalidArgument(f"group metadata of an unknown form: {content!r}")
@@ -241,6 +261,7 @@ class Librdkafka:
         self._common = common_settings(bootstrap)
 
     def new_producer(self, times: ProducerTimes) -> LibrdkafkaProducer:
+        """Return an idempotent producer that retries until the delivery timeout."""
         settings = {
             **self._common,
             "enable.idempotence": True,
@@ -251,6 +272,7 @@ class Librdkafka:
         return LibrdkafkaProducer(settings, sends_once=False)
 
     def new_plain_producer(self, settings: PlainSettings) -> LibrdkafkaProducer:
+        """Return a producer without retries."""
         found = {
             **self._common,
             "acks": settings.acks,
@@ -262,9 +284,11 @@ class Librdkafka:
         return LibrdkafkaProducer(found, sends_once=True)
 
     def _consumer_settings(self, group: str, more: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings of a consumer without automatic commits; `more` overrides them."""
         return {**self._common, "group.id": group, "enable.auto.commit": False, "auto.offset.reset": "earliest", **more}
 
     def new_assigned(self, group: str, places: Sequence[TopicPartition]) -> LibrdkafkaAssigned:
+        """Return a reader or, with a group, a client for the group's offsets; `places` is not needed."""
         return LibrdkafkaAssigned(
             self._consumer_settings(group or NO_GROUP, {"auto.offset.reset": "error", "fetch.wait.max.ms": 200})
         )
@@ -272,6 +296,7 @@ class Librdkafka:
     def new_consumer(
         self, topics: Sequence[str], group: str, session_timeout_ms: int, wait_ms: int
     ) -> LibrdkafkaSubscribed:
+        """Return a group member that commits automatically every 500 ms."""
         more = {
             "enable.auto.commit": True,
             "auto.commit.interval.ms": 500,
@@ -282,7 +307,8 @@ class Librdkafka:
         }
         return LibrdkafkaSubscribed(self._consumer_settings(group, more), topics)
 
-    def new_member(self, settings: MemberSettings, assigned: Assigned) -> LibrdkafkaMember:
+    def new_member(self, settings: MemberSettings, on_assigned: OnAssigned) -> LibrdkafkaMember:
+        """Return a group member without automatic commits."""
         more = {
             "session.timeout.ms": settings.session_timeout_ms,
             "heartbeat.interval.ms": settings.session_timeout_ms // 4,
@@ -290,7 +316,7 @@ class Librdkafka:
             "partition.assignment.strategy": settings.strategy,
             **({} if settings.instance is None else {"group.instance.id": settings.instance}),
         }
-        return LibrdkafkaMember(self._consumer_settings(settings.group, more), settings.topics, assigned)
+        return LibrdkafkaMember(self._consumer_settings(settings.group, more), settings.topics, on_assigned)
 
 
 def common_settings(bootstrap: str) -> dict[str, Any]:
@@ -299,6 +325,7 @@ def common_settings(bootstrap: str) -> dict[str, Any]:
 
 
 def _convert_record(message: Any) -> ConsumedRecord:
+    """Return the record of a message of the library."""
     return ConsumedRecord(
         message.topic(),
         message.partition(),

@@ -26,6 +26,9 @@ class LibrdkafkaTransactional:
     """Transactional producer of librdkafka behind the interface `TransactionalProducer`."""
 
     def __init__(self, common: Mapping[str, Any], settings: TransactionSettings) -> None:
+        """Create a transactional producer with the settings `common` of all clients.
+
+        Its deliveries are polled from now on."""
         self._settings = settings
         self._configuration = {
             **common,
@@ -41,6 +44,7 @@ class LibrdkafkaTransactional:
         self._polling = self._loop.create_task(self._poll())
 
     async def _poll(self) -> None:
+        """Run the callbacks of deliveries every `POLL_S` seconds, until cancelled."""
         while True:
             self._producer.poll(0)
             await asyncio.sleep(POLL_S)
@@ -67,6 +71,9 @@ class LibrdkafkaTransactional:
         await self._try(self._producer.begin_transaction)
 
     async def append(self, place: TopicPartition, value: bytes) -> Offset:
+        """Append a record in the transaction and return its offset.
+
+        Raises `Unavailable` if it was not accepted, and `OutcomeUnknown`."""
         delivery: asyncio.Future[Offset] = self._loop.create_future()
         try:
             self._producer.produce(
@@ -77,6 +84,7 @@ class LibrdkafkaTransactional:
         return await delivery
 
     def _on_delivery(self, delivery: "asyncio.Future[Offset]", error: KafkaError | None, message: Any) -> None:
+        """Complete an append with its offset, or with `OutcomeUnknown`."""
         if delivery.done():
             return
         if error is not None:
@@ -87,6 +95,7 @@ class LibrdkafkaTransactional:
             delivery.set_result(Offset(message.offset()))
 
     async def commit_offsets(self, offsets: Mapping[TopicPartition, int], consumer: ChainConsumer) -> None:
+        """Add the offsets to the transaction, for the member and generation of `consumer`."""
         assert isinstance(consumer, LibrdkafkaChainConsumer), consumer
         rows = [KafkaPartition(*place, offset) for place, offset in offsets.items()]
         group = consumer.group_metadata()
@@ -94,6 +103,9 @@ class LibrdkafkaTransactional:
         await self._try(lambda: self._producer.send_offsets_to_transaction(rows, group, timeout_s))
 
     async def commit(self) -> None:
+        """Commit the transaction, with up to `_ATTEMPTS` attempts.
+
+        Raises `Unavailable` if the transaction had to be aborted, and `OutcomeUnknown`."""
         for attempt in range(_ATTEMPTS):
             try:
                 await self._call(lambda: self._producer.commit_transaction(self._settings.timeout_ms / 1000))
@@ -118,6 +130,7 @@ class LibrdkafkaTransactional:
         await self._try(lambda: self._producer.abort_transaction(self._settings.timeout_ms / 1000))
 
     async def close(self) -> None:
+        """Drop queued records and stop the threads; the open transaction is not ended."""
         self._producer.purge()
         self._producer.poll(0)
         self._polling.cancel()
@@ -128,6 +141,7 @@ class LibrdkafkaChainConsumer(LibrdkafkaConsumer):
     """Group member of librdkafka behind `ChainConsumer`, which fences its commits by the group's generation."""
 
     def __init__(self, configuration: Mapping[str, Any], settings: ChainSettings) -> None:
+        """Create a group member that reads only committed records; `configuration` has the other settings."""
         more = {
             "isolation.level": "read_committed",
             "session.timeout.ms": settings.session_timeout_ms,

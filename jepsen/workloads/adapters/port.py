@@ -46,13 +46,21 @@ class LogAccess(Protocol):
         """Draw the node for a request."""
         ...
 
-    def fetcher(self) -> Fetcher: ...
+    def fetcher(self) -> Fetcher:
+        """Return a source of records for one reader."""
+        ...
+
     async def offsets(self, node: int, place: TopicPartition, linearizable: bool, timeout_ms: int) -> tuple[int, int]:
         """Return first and end offset."""
         ...
 
-    async def commit(self, node: int, group: str, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> None: ...
-    async def committed(self, node: int, group: str, timeout_ms: int) -> dict[TopicPartition, Offset]: ...
+    async def commit(self, node: int, group: str, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> None:
+        """Commit offsets of the group through `node`."""
+        ...
+
+    async def committed(self, node: int, group: str, timeout_ms: int) -> dict[TopicPartition, Offset]:
+        """Return the group's committed offsets through `node`; partitions without one are omitted."""
+        ...
 
 
 class KnownOffset(Protocol):
@@ -108,7 +116,9 @@ class SubscribedConsumer(Protocol):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None: ...
-    async def poll(self, *, timeout_ms: int) -> Sequence[PlacedRecord]: ...
+    async def poll(self, *, timeout_ms: int) -> Sequence[PlacedRecord]:
+        """Return records of owned partitions; empty if none arrives within the timeout."""
+        ...
 
 
 class ProducerTimes(NamedTuple):
@@ -133,19 +143,31 @@ class OverlappingSender(Protocol):
 class GroupMemberRole(Protocol):
     """Group member that reads and commits."""
 
-    async def run(self, until_s: float) -> None: ...
+    async def run(self, until_s: float) -> None:
+        """Run until a time of the event loop, in seconds."""
+        ...
 
 
 class Adapter(Protocol):
     """Factory of the roles of a client."""
 
     @property
-    def access(self) -> LogAccess: ...
+    def access(self) -> LogAccess:
+        """Access to partitions and to groups without members."""
+        ...
 
-    def new_producer(self, random: Random, times: ProducerTimes) -> RecordProducer: ...
+    def new_producer(self, random: Random, times: ProducerTimes) -> RecordProducer:
+        """Return a producer that retries records until their outcome is known."""
+        ...
+
     def new_consumer(
         self, random: Random, topics: Sequence[str], group: str, session_timeout_ms: int, wait_ms: int
-    ) -> SubscribedConsumer: ...
+    ) -> SubscribedConsumer:
+        """Return a group member with automatic commits.
+
+        `wait_ms` is the longest wait of a fetch."""
+        ...
+
     def new_sender(self) -> OverlappingSender:
         """Return the sender of plain requests, each sent once."""
         ...
@@ -157,4 +179,6 @@ class Adapter(Protocol):
         operations."""
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Close all clients that the adapter created, unless their user closes them."""
+        ...

@@ -162,6 +162,7 @@ class FoundBatches:
     """Result of a fetch: parallel lists of offsets and values, and the leader epoch of each batch by base offset."""
 
     def __init__(self, place: TopicPartition, offset: int) -> None:
+        """Create an empty result of a fetch from `offset` on."""
         self.place = place
         """Partition that the records belong to."""
         self.offsets: list[Offset] = []
@@ -172,10 +173,12 @@ class FoundBatches:
 
 
 def _offsets_path(group: str) -> str:
+    """Return the path of a group's committed offsets."""
     return f"/groups/{group}/offsets"
 
 
 def partition_path(place: TopicPartition) -> str:
+    """Return the path of a partition, by the topic's name without its topic id."""
     topic, partition = without_topic_id(place)
     return f"/topics/{topic}/partitions/{partition}"
 

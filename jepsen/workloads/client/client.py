@@ -54,6 +54,9 @@ class Client:
         history: HistoryWriter,
         transactions: Callable[[ClientConfiguration], TransactionalLibrary],
     ) -> None:
+        """Create a client without roles.
+
+        `adapter` and `transactions` create the client libraries that the roles use."""
         self._transactions = transactions
         self.access, self.history = access, history
         self.addresses = list(config.addresses.values())
@@ -98,6 +101,7 @@ class Client:
         self._producers.append(producer)
 
         async def send(until_s: float) -> None:
+            """Send requests at the producer's share of the rate until a time of the loop; cancel some of them."""
             async for _ in pace(self.random, self._config.rate * share, until_s):
                 request = asyncio.create_task(producer.send())
                 self._requests.add(request)
@@ -124,6 +128,7 @@ class Client:
             self.add_repeated_step(partial(self._list_offsets, node), share / len(self.access.nodes))
 
     async def _list_offsets(self, node: int) -> None:
+        """List the offsets of a random partition through the node, linearizably in half of the cases."""
         place, process = self.random.choice(self.partitions), self.process(_LISTER + node)
         await list_offsets(self.adapter.access, self.history, process, node, place, self.random.random() < 0.5)
 
@@ -136,6 +141,7 @@ class Client:
         """Add a role that runs the step at random moments, one at a time."""
 
         async def run(until_s: float) -> None:
+            """Repeat the step at its share of the rate, until a time of the loop."""
             async for _ in pace(self.random, self._config.rate * share, until_s):
                 await step()
 
@@ -169,11 +175,13 @@ class Client:
         self._ended.set()
 
     async def _run_roles(self, until_s: float) -> None:
+        """Run all roles, and print figures, until a time of the loop."""
         async with asyncio.TaskGroup() as tasks:
             for run in (*self._roles, self._report_figures):
                 tasks.create_task(_run_role(run, until_s))
 
     def _on_sent(self, request: "asyncio.Task[None]") -> None:
+        """Forget a request that has ended; an exception ends the client."""
         self._requests.discard(request)
         if not request.cancelled() and request.exception() is not None:
             asyncio.get_running_loop().call_exception_handler(
@@ -181,12 +189,14 @@ class Client:
             )
 
     async def _report_figures(self, until_s: float) -> None:
+        """Print figures every `_FIGURES_S` seconds until a time of the loop."""
         loop = asyncio.get_running_loop()
         while loop.time() + _FIGURES_S < until_s:
             await asyncio.sleep(_FIGURES_S)
             self._print_figures()
 
     def _print_figures(self) -> None:
+        """Print the numbers of operations, and the processor time, as one line of JSON."""
         not_offered = sum(producer.not_offered for producer in self._producers)
         figures = {
             "polled": self.history.polled,

@@ -33,11 +33,13 @@ class ClientConfiguration(NamedTuple):
     """Addresses for Kafka's protocol, by node id."""
 
     def write(self, path: Path) -> None:
+        """Write the configuration as JSON."""
         fields = {**self._asdict(), "partitions": list(map(list, self.partitions)), "history": str(self.history)}
         path.write_bytes(orjson.dumps(fields, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_INDENT_2))
 
     @classmethod
     def read(cls, path: Path) -> "ClientConfiguration":
+        """Read a configuration that `write` has written."""
         fields = orjson.loads(path.read_bytes())
         return cls(
             number=fields["number"],
@@ -62,8 +64,10 @@ class Period(NamedTuple):
 
 
 def period_line(period: Period) -> bytes:
+    """Return the line of JSON that passes a period to a client."""
     return orjson.dumps(period._asdict()) + b"\n"
 
 
 def read_period(line: bytes) -> Period:
+    """Return the period in a line of `period_line`."""
     return Period(**orjson.loads(line))

@@ -44,6 +44,7 @@ async def run(config: ClientConfiguration) -> None:
 
 
 async def _work(client: Client, period: Period) -> None:
+    """Let the client send requests in its period, whose times are by `MERGED_CLOCK`."""
     loop = asyncio.get_running_loop()
     ahead_s = loop.time() - MERGED_CLOCK() / 1e9
     await asyncio.sleep(max(0.0, period.begin_ns / 1e9 + ahead_s - loop.time()))
@@ -58,10 +59,12 @@ async def _listen(orders: asyncio.StreamReader, client: Client) -> None:
 
 
 async def _raise_broken(broken: "asyncio.Future[None]") -> None:
+    """Wait for the error of a broken client, and raise it."""
     await broken
 
 
 def _set_broken(broken: "asyncio.Future[None]", context: dict[str, Any]) -> None:
+    """End the client with the error that the event loop reported."""
     if not broken.done():
         broken.set_exception(context.get("exception") or RuntimeError(context["message"]))
 

@@ -36,6 +36,7 @@ class Deliverer:
         *,
         is_keyed: bool,
     ) -> None:
+        """Create the role; with `is_keyed` records have keys, and some are tombstones."""
         self._adapter = adapter
         self._history, self._partitions, self._values, self._senders, self._random = share
         self._is_keyed = is_keyed
@@ -57,6 +58,9 @@ class Deliverer:
                 self.not_offered += 1
 
     async def _send(self, process: int) -> None:
+        """Send one record, and record its outcome as an operation of `process`.
+
+        Records that failed because their producer was closed are marked as hasty."""
         value, place = next(self._values), self._random.choice(self._partitions)
         producer, name, taken = self._current_producer(value), self._name, self._taken
         key = f"key-{self._random.randrange(KEYS)}" if self._is_keyed else None
@@ -101,5 +105,6 @@ class Deliverer:
 
 
 async def _close(producer: RecordProducer, timeout_s: float) -> None:
+    """Close a producer; an error is ignored, because the history has the outcome of each delivery."""
     with suppress(RaftlogError):  # the history has every delivery
         await producer.close(timeout_s)

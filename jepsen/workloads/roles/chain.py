@@ -61,6 +61,7 @@ class Chain:
         values: Iterator[int],
         random: Random,
     ) -> None:
+        """Create a chain from `partitions` of the input topic to the partitions `outputs`."""
         self._library, self._history, self._process = library, history, process
         self._outputs, self._values, self._random = outputs, values, random
         owner = process if library.names_members else "-".join(map(str, partitions))
@@ -99,6 +100,7 @@ class Chain:
             await self._transact(producer, consumer, records)
 
     async def _read_offsets(self, consumer: ChainConsumer) -> None:
+        """Read the group's stable committed offsets, as a transaction with only this step."""
         invocation = self._history.invoke(self._process, TXN, Transaction((OffsetsRead(),), GROUP))
         try:
             found = await consumer.stable(_READ_MS)
@@ -110,6 +112,9 @@ class Chain:
     async def _transact(
         self, producer: TransactionalProducer, consumer: ChainConsumer, records: Sequence[PlacedRecord]
     ) -> None:
+        """Process the records in one transaction: append a value for each, and commit their offsets.
+
+        By random choice the transaction is stalled, aborted or left open."""
         consumed: dict[TopicPartition, Consumed] = {}
         for record in records:
             place, at = TopicPartition(record.topic, record.partition), Offset(record.offset)

@@ -52,6 +52,7 @@ class Member:
         topics: Mapping[str, int],
         random: Random,
     ) -> None:
+        """Create a member of a random group, which may be static; `topics` has the number of partitions by topic."""
         self._access, self._history, self._process, self._random = access, history, process, random
         self._topics = dict(topics)
         self._group = random.choice(GROUPS)
@@ -73,6 +74,7 @@ class Member:
             await self._client.close()
 
     async def _step(self) -> None:
+        """Do one random step: stall, crash, leave, join, or act as a member. After an error, wait for a moment."""
         draw = self._random.random()
         if draw < STALLS:
             await asyncio.sleep(self._random.uniform(0.5, 2) * SESSION_TIMEOUT_MS / 1000)
@@ -94,6 +96,7 @@ class Member:
     # joining
 
     async def _join_group(self) -> None:
+        """Join the group and receive an assignment; compute the assignment as group leader."""
         if self._join is None:
             payload = Membership(self._group, self._identity.member_id)
             self._join = self._history.invoke(self._process, JOIN, payload)
@@ -132,6 +135,7 @@ class Member:
         self._reader = Reader(self._access, self._history, self._process, positions, self._random)
 
     async def _committed(self) -> dict[TopicPartition, Offset]:
+        """Return the group's committed offsets, and record the read. Raises `RaftlogError`."""
         invocation = self._history.invoke(self._process, COMMITTED, GroupOffsets(self._group))
         try:
             found = await self._client.groups.committed(self._group, timeout_ms=ASKS_MS)
@@ -145,6 +149,7 @@ class Member:
     # inside
 
     async def _act_as_member(self, reader: Reader) -> None:
+        """Poll an owned partition, commit, or send a heartbeat, by random choice."""
         draw = self._random.random()
         if draw < 0.5 and self._owned:
             place = self._random.choice(self._owned)
@@ -157,6 +162,7 @@ class Member:
             await self._client.groups.heartbeat(self._group, self._identity, wait_ms=wait_ms)
 
     async def _commit(self, reader: Reader) -> None:
+        """Commit the positions of some owned partitions, and record the outcome. Raises `RaftlogError`."""
         places = self._random.sample(self._owned, self._random.randint(1, len(self._owned)))
         offsets = {place: reader.positions[place] for place in places}
         rows = tuple((place, Offset(offset)) for place, offset in offsets.items())
@@ -170,6 +176,7 @@ class Member:
         self._history.ok(invocation)
 
     async def _leave(self) -> None:
+        """Forget the member's identity, and leave the group."""
         identity = self._identity
         self._reset_identity()
         await self._client.groups.leave(self._group, [(identity.member_id, identity.instance_id)])
@@ -185,5 +192,6 @@ class Member:
             self._reader, self._owned = None, ()
 
     def _reset_identity(self) -> None:
+        """Forget the member id, the generation and the owned partitions."""
         self._identity = Identity("", -1, self._instance)
         self._reader, self._owned = None, ()

@@ -55,6 +55,7 @@ class GroupReader:
                 await asyncio.sleep(POLL_MS / 1000)
 
     async def _poll(self, consumer: SubscribedConsumer) -> None:
+        """Poll once, by random choice after a stall longer than the session timeout. Raises `RaftlogError`."""
         if self._random.random() < STALLS:
             await asyncio.sleep(1.5 * SESSION_TIMEOUT_MS / 1000)
         invocation = self._history.invoke(self._process, POLL, Poll())

@@ -67,6 +67,7 @@ class Handlers:
                 await asyncio.sleep(_PAUSE_S)
 
     async def _run(self, handlers: HandlerLoop, until_s: float) -> None:
+        """Run handlers until a time of the loop; then stop them in order or cancel them, by random choice."""
         running = asyncio.create_task(handlers.run())
         try:
             await asyncio.wait([running], timeout=max(0.0, until_s - asyncio.get_running_loop().time()))
@@ -78,6 +79,7 @@ class Handlers:
             await asyncio.gather(running, return_exceptions=True)
 
     async def _handle(self, record: ConsumerRecord) -> None:
+        """Handle a record as one operation, by random choice slowly or with an error."""
         process = self._processes.pop()
         key = "" if record.key is None else record.key.decode()
         place = TopicPartition(record.topic, record.partition)

@@ -38,6 +38,9 @@ class KafkaMember:
         topics: Sequence[str],
         random: Random,
     ) -> None:
+        """Create a member of a random group, which may be static.
+
+        `process` and `joins` are the process numbers of its operations and of its joins in the history."""
         self._library, self._history, self._random = library, history, random
         self._process, self._joins = process, joins
         self._topics = tuple(topics)
@@ -66,6 +69,7 @@ class KafkaMember:
                 self._join = None
 
     def _begin(self) -> MemberConsumer:
+        """Record subscription and join, and return a new consumer."""
         self._owned, self._positions = (), {}
         self._history.ok(self._history.invoke(self._process, SUBSCRIBE, Subscribe(self._topics)))
         self._invoke_join("")
@@ -75,9 +79,11 @@ class KafkaMember:
         return self._library.new_member(settings, self._on_assigned)
 
     def _invoke_join(self, member: str) -> None:
+        """Record that a join begins; the present member id is empty before the first one."""
         self._join = self._history.invoke(self._joins, JOIN, Membership(self._group, member))
 
     def _on_assigned(self, identity: MemberIdentity, partitions: Sequence[TopicPartition]) -> None:
+        """Record a completed join with its partitions, and begin to wait for the next one."""
         if self._join is None or identity.generation < 0:
             return
         self._owned = tuple(partitions)
@@ -87,6 +93,7 @@ class KafkaMember:
         self._invoke_join(identity.member)
 
     async def _step(self, consumer: MemberConsumer) -> None:
+        """Do one random step: stall longer than allowed, commit, read committed offsets, or poll."""
         draw = self._random.random()
         if draw < STALLS:
             await asyncio.sleep(self._random.uniform(0.5, 1.5) * POLL_INTERVAL_MS_MAX / 1000)
@@ -98,6 +105,7 @@ class KafkaMember:
             await self._poll(consumer)
 
     async def _poll(self, consumer: MemberConsumer) -> None:
+        """Poll once and record the records; after an error wait for a moment."""
         invocation = self._history.invoke(self._process, POLL, Poll())
         try:
             records = await consumer.poll(self._random.choice(WAITS_MS))
@@ -128,6 +136,7 @@ class KafkaMember:
             self._history.ok(invocation)
 
     async def _read_committed(self, consumer: MemberConsumer) -> None:
+        """Read the committed offsets of the owned partitions, and record them; nothing without partitions."""
         if not self._owned:
             return
         invocation = self._history.invoke(self._process, COMMITTED, GroupOffsets(self._group))

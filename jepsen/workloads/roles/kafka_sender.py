@@ -61,6 +61,7 @@ class KafkaSender:
                 raise
 
     def _producer(self, settings: PlainSettings) -> RecordProducer:
+        """Return the producer with these settings; create it at the first use."""
         if settings not in self._producers:
             self._producers[settings] = self._library.new_plain_producer(settings)
         return self._producers[settings]
@@ -68,6 +69,10 @@ class KafkaSender:
     async def _send(
         self, producer: RecordProducer, settings: PlainSettings, process: int, place: TopicPartition
     ) -> None:
+        """Send one value and record its outcome.
+
+        Without `acks=all` an accepted record has an unknown outcome. A producer that does not accept the record is
+        replaced."""
         value, acks = next(self._values), settings.acks
         send = Send(place, (value,))
         more: dict[str, Any] = {"hasty": True} if settings.timeout_ms < LONG_TIMEOUT_MS else {}

@@ -58,6 +58,7 @@ class Committer:
         self._access, self._history, self._process, self._random = access, history, process, random
 
     async def step(self, positions: dict[TopicPartition, int]) -> None:
+        """Commit a random position of a random group, or read the group's committed offsets."""
         group = self._random.choice(GROUPS)
         if positions and self._random.random() < 0.5:
             place = self._random.choice(sorted(positions))
@@ -66,6 +67,7 @@ class Committer:
             await self.read(group, self._access.draw_node(self._random))
 
     async def _commit(self, group: str, offsets: Sequence[tuple[TopicPartition, int]]) -> None:
+        """Commit offsets of a group through a random node, and record the outcome."""
         node = self._access.draw_node(self._random)
         rows = tuple((place, Offset(offset)) for place, offset in offsets)
         payload = GroupOffsets(group, rows, self._access.member_of_commits)

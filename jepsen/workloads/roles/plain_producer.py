@@ -71,6 +71,7 @@ class Producer:
                 raise
 
     async def _send_batch(self, process: int, values: list[int]) -> None:
+        """Send the values as one batch to a random partition, by random choice compressed."""
         place = self._random.choice(self._partitions)
         compression = self._random.choice((Compression.NONE, Compression.NONE, Compression.LZ4))
         body = build_batch([self._payload(value) for value in values], compression)
@@ -79,6 +80,7 @@ class Producer:
         await send_batch(self._access, self._history, process, node, send, body, acks, timeout_ms)
 
     async def _send_spread(self, processes: list[int]) -> None:
+        """Send one record for each process to random partitions of one topic, in one JSON request."""
         topic = self._random.choice(self._partitions).topic
         places = [place for place in self._partitions if place.topic == topic]
         chosen = [self._random.choice(places) for _ in processes]
@@ -101,6 +103,7 @@ class Producer:
             self._complete_row(invocation, row, acks, _hasty_fields(timeout_ms))
 
     def _complete_row(self, invocation: Op, row: dict[str, Any], acks: str, more: dict[str, Any]) -> None:
+        """Record the outcome of one record by its row of the answer; `more` are further members of the entry."""
         if row["error_code"] is not None:
             complete = self._history.fail if row["outcome"] == "failed" else self._history.info
             complete(invocation, f"{row['error_code']}: {row['error']}", acks=acks, **more)
@@ -108,9 +111,11 @@ class Producer:
             _record_answer(self._history, invocation, row["offset"], acks, more)
 
     def _draw_request(self) -> tuple[int, str, int]:
+        """Draw the node, `acks` and the timeout in milliseconds of a request."""
         return self._access.draw_node(self._random), self._random.choice(ACKS), self._random.choice(TIMEOUTS_MS)
 
     def _payload(self, value: int) -> bytes:
+        """Return the payload of a value, with a random size."""
         return make_payload(value, self._random.choice(SIZES))
 
 
@@ -148,6 +153,9 @@ def _hasty_fields(timeout_ms: int) -> dict[str, Any]:
 
 
 def _record_answer(history: HistoryWriter, invocation: Op, base: int | None, acks: str, more: dict[str, Any]) -> Op:
+    """Record an answered send; return the entry.
+
+    Without `acks=all`, or without an offset (`base`), its outcome is unknown."""
     assert isinstance(invocation.payload, Send), invocation
     if acks != "all" or base is None:
         return history.info(invocation, f"answered with acks={acks}", acks=acks, offset=base, **more)

@@ -76,6 +76,9 @@ class Reader:
         self.assign()
 
     async def _step(self) -> None:
+        """Poll the next partition, repeatedly while polls return many records.
+
+        All partitions have a turn, in random order."""
         if not self._turn:
             self._turn = self._random.sample(list(self.positions), len(self.positions))
         place = self._turn.pop()

@@ -55,6 +55,9 @@ class Writer:
                 self.not_offered += 1
 
     async def _write(self, process: int, sender: int) -> None:
+        """Write a new value to the register of a random partition, by a send of process `sender`.
+
+        Record both operations."""
         place, value = self._random.choice(self._partitions), next(self._values)
         node = self._access.draw_node(self._random)
         body = build_batch([make_payload(value, self._random.choice(SIZES))])
@@ -92,6 +95,9 @@ class RegisterReader:
                 self.not_offered += 1
 
     async def _read(self, process: int, lister: int) -> None:
+        """Read the register of a random partition: its newest record below a linearizable end.
+
+        The process `lister` lists the end."""
         place, node = self._random.choice(self._partitions), self._access.draw_node(self._random)
         invocation = self._history.invoke(process, READ, Register(str(place)), node=node)
         listed = await list_offsets(

@@ -63,6 +63,7 @@ class Follower:
     def __init__(
         self, access: Access, history: HistoryWriter, process: int, node: int, names: Sequence[str], random: Random
     ) -> None:
+        """Create a reader of the topics `names` through one node, with the operations of `process`."""
         self._access, self._history, self._process, self._node = access, history, process, node
         self._names, self._random = names, random
         self.known_topics: dict[str, NamedTopic] = {}
@@ -80,6 +81,7 @@ class Follower:
                 await self._find(name)
 
     async def _find(self, name: str) -> None:
+        """Look the topic up by name; a new incarnation is read from the beginning."""
         found = await find_topic(self._access, self._history, self._process, self._node, name)
         if found is not None and found != self.known_topics.get(name, NO_TOPIC):
             self.known_topics[name] = found
@@ -128,6 +130,7 @@ class TopicProducer:
         self.not_offered = 0
 
     async def send(self) -> None:
+        """Send a batch to a random partition of a topic, as known by a random node."""
         node, name = self._random.choice(self._access.nodes), self._random.choice(self._names)
         with self._senders[node].take(1) as processes:
             if not processes:

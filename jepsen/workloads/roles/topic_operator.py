@@ -55,6 +55,7 @@ class Operator:
         return False
 
     async def _create(self) -> Op:
+        """Create the topic with a random number of partitions; return the completion."""
         node = self._random.choice(self._access.nodes)
         invocation = self._history.invoke(self._process, TOPIC, Topic("create", self._name), node=node)
         body = {
@@ -69,6 +70,7 @@ class Operator:
         return self._history.ok(invocation, Topic("create", self._name, shorten_id(fields["topic_id"])))
 
     async def _delete(self) -> Op:
+        """Delete the topic; return the completion."""
         node = self._random.choice(self._access.nodes)
         invocation = self._history.invoke(self._process, TOPIC, Topic("delete", self._name), node=node)
         try:

@@ -105,6 +105,9 @@ class Transactor:
         values: Iterator[int],
         random: Random,
     ) -> None:
+        """Create the role.
+
+        Its transactions append to and read the partitions `lists`, and transfer amounts between `accounts`."""
         self._library, self._history, self._process = library, history, process
         self._lists, self._accounts = lists, accounts
         self._scanner, self._values, self._random = scanner, values, random
@@ -154,6 +157,7 @@ class Transactor:
         return True
 
     def _draw_steps(self) -> Iterator[Step]:
+        """Yield the steps of a random transaction: a transfer between two accounts, or appends and reads."""
         if self._random.random() < TRANSFERS:
             amount = self._random.randint(1, 100)
             for place, change in zip(self._random.sample(self._accounts, 2), (-amount, amount), strict=True):
@@ -164,6 +168,7 @@ class Transactor:
             yield Scan(place) if self._random.random() < SCANS else Append(place, next(self._values))
 
     async def _execute(self, producer: TransactionalProducer, step: Step) -> Step:
+        """Execute a step; return it with the offset or the records."""
         if isinstance(step, Scan):
             return await self._scanner.read(step.partition)
         assert not isinstance(step.value, str), step

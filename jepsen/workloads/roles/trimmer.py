@@ -31,6 +31,7 @@ class Trimmer:
         self._partitions = partitions
 
     async def step(self) -> None:
+        """Trim a random partition to its newest records, sometimes to none; nothing if it is empty."""
         place, node = self._random.choice(self._partitions), self._access.draw_node(self._random)
         listed = await list_offsets(self._access, self._history, self._process, node, place, linearizable=True)
         found = listed_range(listed)
@@ -40,6 +41,7 @@ class Trimmer:
         await self._trim(self._access.draw_node(self._random), place, max(found.start + 1, found.end - kept))
 
     async def _trim(self, node: int, place: TopicPartition, before: int) -> None:
+        """Delete the records below offset `before`, and record the outcome."""
         invocation = self._history.invoke(self._process, TRIM, Trim(place, Offset(before)), node=node)
         try:
             start = await self._access.trim(node, place, before, self._random.choice(TIMEOUTS_MS))
