@@ -60,7 +60,7 @@ def shape_of(
     kafka: bool = False,
     transactions: bool = False,
 ) -> str:
-    """Return the options, other than the seed, of the command that repeats the run: empty, or after a space."""
+    """Return the options, other than the seed, of the command that repeats the run; empty without any."""
     if cut_ambushes:
         return " --cut-ambushes"
     wanted = {

@@ -65,6 +65,7 @@ class BrokerCluster(Site[Broker]):
         """Allocated producer ids, with the broker that allocated each."""
 
     def _add_clients_node(self) -> Node:
+        """Return a new node without a broker, connected to all brokers."""
         node = self.loop.add_node("clients")
         self.network.attach(node)
         self.loop.wire(self.network, self.loop.nodes)
@@ -80,14 +81,15 @@ class BrokerCluster(Site[Broker]):
         return SimulatedNetwork(self.loop, self.random("gossip network"), link._replace(loss=gossip.loss))
 
     def _make_wire(self, process: Process) -> SimulatedWire:
+        """Return the gossip wire of a process."""
         assert self.network.gossip_network is not None, "gossip is switched off"
         return SimulatedWire(self.loop, self.network.gossip_network, self.loop.hosts, process, self._interference)
 
     # the program
 
-    async def run_process(self, machine: Machine, around: NodeEnvironment) -> None:
+    async def run_process(self, machine: Machine, environment: NodeEnvironment) -> None:
         """Open a broker on the machine and run it until it stops."""
-        broker = await Broker.open(self._settings(machine), environment=around)
+        broker = await Broker.open(self._settings(machine), environment=environment)
         self.watch_process(machine, broker.node, broker.metadata)
         kafka = {NAME: f"{machine.name}:{KAFKA_PORT}"} if self.options.kafka else {}
         await broker.start(f"{machine.name}:{HTTP_PORT}", kafka)
@@ -102,6 +104,7 @@ class BrokerCluster(Site[Broker]):
             raise failure
 
     def _settings(self, machine: Machine) -> BrokerSettings:
+        """Return the settings of the machine's broker; each machine has its own order of the seeds."""
         options = self.options
         seeds = [(f"n{number}", RPC_PORT) for number in range(1, options.seeds + 1)]
         self.random(f"seeds {machine.node_id}").shuffle(seeds)
@@ -162,7 +165,7 @@ class BrokerCluster(Site[Broker]):
         return max(copies, key=lambda state: state.applied_index) if copies else ControllerState()
 
     def is_removed(self, machine: Machine, state: ControllerState | None = None) -> bool:
-        """Return whether the cluster has removed the machine's broker and its disk has not been wiped since then."""
+        """Return whether the cluster has removed the machine's broker and the disk has not been wiped since then."""
         state = state or self.newest_state()
         return machine.node_id not in state.brokers and any(
             row.disk_uuid in machine.disk_uuids for row in state.retired

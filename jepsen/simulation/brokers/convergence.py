@@ -105,12 +105,15 @@ class Convergence:
     # the controller
 
     def _state(self) -> ControllerState:
+        """Return the newest copy of the controller's state."""
         return self.cluster.newest_state()
 
     def _not_serving(self) -> list[str]:
+        """Return the names of machines whose broker does not serve."""
         return [machine.name for machine in self.cluster.members() if machine.service is None]
 
     def _differing_metadata(self) -> list[str]:
+        """Return descriptions of brokers that do not serve, differ from the newest state, or are not registered."""
         brokers = self.cluster.serving_members()
         if missing := self._not_serving():
             return missing
@@ -121,10 +124,11 @@ class Convergence:
             for name, state in copies.items()
             if state.state_hash() != newest.state_hash()
         ]
-        unknown = [name for node, name in self._names().items() if newest.brokers.get(node) is None]
+        unknown = [name for node, name in self._member_names().items() if newest.brokers.get(node) is None]
         return missing + [f"{name} is not registered" for name in unknown]
 
-    def _names(self) -> dict[int, str]:
+    def _member_names(self) -> dict[int, str]:
+        """Return the names of the cluster's machines by node id."""
         return {machine.node_id: machine.name for machine in self.cluster.members()}
 
     def _check_topics(self) -> None:
@@ -163,6 +167,7 @@ class Convergence:
         }
 
     def _keys(self) -> list[GroupKey]:
+        """Return the keys of all Raft groups with a replica, sorted."""
         return self.cluster.keys()
 
     def _groups_without_writes(self, since_ns: int) -> list[str]:
@@ -179,6 +184,7 @@ class Convergence:
             damage.machine.call(partial(_scrub, damage.key))
 
     def _unrepaired_damages(self) -> list[str]:
+        """Return descriptions of the damages that are not repaired yet."""
         return [str(damage) for damage in self.nemesis.faults.fault_budget.open_damages()]
 
     def _misplaced_replicas(self) -> list[str]:
@@ -225,6 +231,7 @@ class Convergence:
         ]
 
     def _differing_groups(self) -> list[str]:
+        """Return the names of the Raft groups whose replicas are not yet equal."""
         return [self.cluster.watch.group(key).name for key in self._keys() if not is_same_everywhere(self.cluster, key)]
 
     def _describe_replicas(self) -> str:
@@ -240,6 +247,7 @@ class Convergence:
 
 
 def _assigned_groups(state: ControllerState, me: ReplicaId) -> dict[GroupKey, str]:
+    """Return the names of the partitions that are assigned to this replica, by Raft group."""
     return {
         group.group_id.bytes: f"{state.topic_by_id(group.topic_id).name}/{group.partition}"
         for group in state.groups_of(me)
@@ -247,7 +255,9 @@ def _assigned_groups(state: ControllerState, me: ReplicaId) -> dict[GroupKey, st
 
 
 def is_same_everywhere(cluster: BrokerCluster, key: GroupKey) -> bool:
-    """Return whether each member of the Raft group has a replica whose files equal the leader's; false without one."""
+    """Return whether the files of all replicas of the Raft group equal the leader's.
+
+    False without a leader, or if a member has no replica."""
     found = cluster.leader(key)
     if found is None:
         return False
@@ -257,4 +267,5 @@ def is_same_everywhere(cluster: BrokerCluster, key: GroupKey) -> bool:
 
 
 def _scrub(key: GroupKey, broker: Broker) -> None:
+    """Read all files of the group's replica in the broker's process."""
     scrub(broker.node.driver.groups.get(key))

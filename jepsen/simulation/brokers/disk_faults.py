@@ -47,6 +47,7 @@ class UnreadablePage(NamedTuple):
         return f"{self.path} cannot be read at {self.position}"
 
     def is_in(self, disk: TimedDisk) -> bool:
+        """Return whether the file exists and the page still cannot be read."""
         return disk.exists(self.path) and disk.is_unreadable(self.path, self.position)
 
 
@@ -80,7 +81,7 @@ class DiskFaults(MachineFaults[Machine]):
         """Copies of disks, restored once all other brokers hold a later boot epoch."""
 
     def _damage_segment(self, damage: Callable[[Machine, PartitionReplica], DiskDamage | None]) -> None:
-        """Damage one replica of one broker with `damage`, if the fault budget allows it."""
+        """Damage a replica of a random broker with the function `damage`, if the fault budget allows it."""
         machine = self.random_machine()
         broker = machine.service
         if broker is None:
@@ -100,9 +101,11 @@ class DiskFaults(MachineFaults[Machine]):
                 machine.crash()
 
     def _damage_file(self, machine: Machine, group: PartitionReplica) -> DiskDamage | None:
+        """Flip a bit or zero a page in a segment file of the replica; return the damage, or None without a file."""
         return damage_file(machine.disk, lambda path: is_segment_file(group, path), self.random, machine.note)
 
     def _make_unreadable(self, machine: Machine, group: PartitionReplica) -> DiskDamage | None:
+        """Make a random page of the replica's segment files unreadable for a while; return the damage, or None."""
         files = [
             (path, content)
             for path, content in machine.disk.snapshot().items()
@@ -120,14 +123,16 @@ class DiskFaults(MachineFaults[Machine]):
     # whole disks
 
     def _damage_journal(self) -> None:
+        """Crash a random machine and flip a bit in its journal, if the fault budget allows the loss."""
         machine = self.random_machine()
         replica = machine.replica
         if replica is not None and self.fault_budget.may_lose(machine):
             machine.crash()
             if damage_journal(machine.disk, replica.disk_uuid, self.random, machine.note):
-                machine.replica = None  # the next start says whether it was noticed
+                machine.replica = None  # the next start shows whether the broker detected the damage
 
     def _wipe(self) -> None:
+        """Replace the disk of a random machine by an empty one, if the fault budget allows the loss."""
         machine = self.random_machine()
         if self.fault_budget.may_lose(machine):
             machine.crash()
@@ -166,6 +171,7 @@ class DiskFaults(MachineFaults[Machine]):
         return all(_remembered_epoch(machine.disk, copy.replica) > copy.boot_epoch + 1 for machine in others)
 
     def _restore_copy(self, machine: Machine, copy: "_OldCopy") -> None:
+        """Crash the machine and restore its disk from the copy, unless it has another disk by now."""
         del self.copies[machine.node_id]
         if machine.replica == copy.replica:
             machine.crash()
@@ -193,6 +199,7 @@ class DiskFaults(MachineFaults[Machine]):
                 machine.crash()
 
     def _stall_disk(self) -> None:
+        """Let each sync of some disks take up to some seconds, for a while."""
         delay_ns = self.random.randint(*STALLED_NS)
         self.slow_disks(lambda disk: disk.stall(delay_ns))
 

@@ -68,6 +68,7 @@ class FaultBudget:
         return self.damages
 
     def _is_expected(self, computer: Node, key: GroupKey) -> bool:
+        """Return whether a fault damaged the Raft group's files on this node."""
         return any(damage.machine.node is computer and damage.key == key for damage in self.damages)
 
     def may_damage(self, machine: Machine, key: GroupKey) -> bool:
@@ -118,6 +119,7 @@ class FaultBudget:
         return broker is not None and key not in broker.node.driver.groups
 
     def _has_disk(self, replica: ReplicaId) -> bool:
+        """Return whether the replica's machine still has the replica's disk."""
         machine = self.cluster.machines.get(replica.node_id)
         return machine is not None and machine.replica == replica
 

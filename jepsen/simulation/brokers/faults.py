@@ -35,7 +35,7 @@ class Faults(DiskFaults):
         super().__init__(cluster, random)
         self.absent_until_ns: dict[NodeId, int] = {}
         self._strikes = self._passed_by = 0
-        """Remaining faults of the ambush, and number of install offers that it ignores before."""
+        """Remaining faults of the ambush, and number of install offers that it ignores before the first fault."""
         self.kinds |= {
             Fault.TRANSFER: self._transfer,
             Fault.MEMBERS: self._move,
@@ -57,6 +57,7 @@ class Faults(DiskFaults):
         self.heal()
 
     def find_leader(self) -> Machine | None:
+        """Return the machine that leads a random Raft group; None without a leader."""
         keys = self.cluster.keys()
         found = self.cluster.leader(self.random.choice(keys)) if keys else None
         return None if found is None else found[0]
@@ -80,9 +81,11 @@ class Faults(DiskFaults):
         self.cluster.watch.on_offer = self._on_offer
 
     def _ignore_offer(self, _: InstallOffer) -> None:
-        return None
+        """Do nothing at an install offer."""
+        return
 
     def _on_offer(self, offer: InstallOffer) -> None:
+        """Strike the sender or the receiver of an install offer soon, after the offers that the ambush lets pass."""
         if self._passed_by > 0 or self._strikes == 0:
             self._passed_by -= 1
             return
@@ -98,18 +101,22 @@ class Faults(DiskFaults):
         self._draw_strike()(machine)
 
     def _draw_strike(self) -> Callable[[Machine], None]:
+        """Return a random fault for an ambush: a crash, a power loss, or an isolation."""
         return self.random.choice((self._strike_down, self._strike_power, self._strike_links))
 
     def _strike_down(self, machine: Machine) -> None:
+        """Crash the machine if it is up, and keep it down for a while."""
         if machine.node.is_up:
             machine.crash()
             self.keep_down(machine)
 
     def _strike_power(self, machine: Machine) -> None:
+        """Cut the machine's power and keep it down for a while."""
         machine.lose_power()
         self.keep_down(machine)
 
     def _strike_links(self, machine: Machine) -> None:
+        """Isolate the machine for a while."""
         self.cut(shapes.isolate(machine.node.number, self.numbers()))
 
     # gossip
@@ -136,6 +143,7 @@ class Faults(DiskFaults):
     # operators
 
     def _transfer(self) -> None:
+        """Request a leadership transfer in a random Raft group, to a random voter."""
         keys = self.cluster.keys()
         key = self.random.choice(keys) if keys else b""
         found = self.cluster.leader(key)
@@ -145,6 +153,7 @@ class Faults(DiskFaults):
             machine.call(partial(self._transfer_to, key, machine, target))
 
     def _transfer_to(self, key: GroupKey, machine: Machine, target: ReplicaId, broker: Broker) -> None:
+        """Transfer the leadership of the group's replica in this broker; note an error."""
         group = broker.node.driver.groups.get(key)
         try:
             if group is not None:
@@ -155,9 +164,10 @@ class Faults(DiskFaults):
 
     def _move(self) -> None:
         """Let a random broker move a partition's replicas."""
-        self.random.choice(self.all_machines()).spawn(self._move_one, "an operator")
+        self.random.choice(self.all_machines()).spawn(self._move_partition, "an operator")
 
-    async def _move_one(self, broker: Broker) -> None:
+    async def _move_partition(self, broker: Broker) -> None:
+        """Assign a random partition to random brokers, by a command from this broker to the controller."""
         state = broker.metadata.state
         names = [
             GroupName(topic.topic_id, number)
@@ -180,10 +190,12 @@ class Faults(DiskFaults):
             self.loop.note("operator", f"{name} shall have {', '.join(map(str, wanted))}")
 
     def _rolling_restart(self) -> None:
+        """Restart all machines in an orderly way, one every two seconds."""
         for place, machine in enumerate(self.all_machines()):
-            self.loop.call_at_ns(self.loop.now_ns + (2 * place + 1) * SECOND_NS, self._stop, machine)
+            self.loop.call_at_ns(self.loop.now_ns + (2 * place + 1) * SECOND_NS, self._restart, machine)
 
-    def _stop(self, machine: Machine) -> None:
+    def _restart(self, machine: Machine) -> None:
+        """Stop the machine's broker if it runs; the supervisor starts it within half a second."""
         if machine.is_running:
             machine.spawn(stop, "stop")
             self.keep_down(machine, (0.05, 0.5))

@@ -66,6 +66,7 @@ class FinalRequests:
             raise PropertyBroken("restless", {"within_s": self.options.elasticity.quiet_s, "changed": changed})
 
     def _recent_changes(self) -> list[str]:
+        """Run for `SETTLED_S`; return descriptions of the Raft groups that changed meanwhile."""
         return self._changes_within(SETTLED_S)
 
     def _changes_within(self, seconds: float) -> list[str]:
@@ -77,8 +78,8 @@ class FinalRequests:
 
     # orders
 
-    def _request(self, description: str, work: "Callable[[Broker], Coroutine[Any, Any, None]]") -> None:
-        """Send a request to random brokers until one accepts it."""
+    def _request(self, description: str, operation: "Callable[[Broker], Coroutine[Any, Any, None]]") -> None:
+        """Run the operation at random brokers until it succeeds. Raises `PropertyBroken` after `start_s`."""
         deadline_ns = self.loop.now_ns + int(self.options.start_s * SECOND_NS)
         outcomes: list[RaftlogError | None] = []
         while not outcomes or outcomes[-1] is not None:
@@ -86,21 +87,25 @@ class FinalRequests:
                 raise PropertyBroken("order-refused", {"order": description, "says": outcomes[-1:]})
             asked = len(outcomes)
             machine = self._random.choice(self.cluster.members())
-            machine.spawn(partial(_record_outcome, work, outcomes), "the last orders")
+            machine.spawn(partial(_record_outcome, operation, outcomes), "the last orders")
             self.loop.run_until(lambda asked=asked: len(outcomes) > asked, within_s=2 * TIMEOUT_MS / 1000)  # type: ignore[misc]
             self.loop.run_for(LOOK_S)
 
     async def _set_final_settings(self, broker: Broker) -> None:
+        """Switch the balancer on, with many moves at once, and the repair of absent replicas off."""
         wanted = {"balancer.mode": "continuous", "replicas.repair.after.ms": -1, "balancer.moves.max": 16}
         await broker.operations.cluster.alter_cluster_config(wanted, deadline=deadline_in(TIMEOUT_MS))
 
     async def _rebalance(self, broker: Broker) -> None:
+        """Request that all replicas and leaders are balanced."""
         await broker.operations.balancing.rebalance(deadline=deadline_in(TIMEOUT_MS))
 
     async def _end_maintenance(self, node: NodeId, broker: Broker) -> None:
+        """End the maintenance mode of a broker."""
         await broker.operations.brokers.set_maintenance(node, False, deadline=deadline_in(TIMEOUT_MS))
 
     def _draining(self) -> list[NodeId]:
+        """Return the node ids of brokers that are being decommissioned."""
         return [broker.node_id for broker in self.cluster.newest_state().all_brokers() if broker.is_draining]
 
     async def _recommission_if_needed(self, node: NodeId, broker: Broker) -> None:
@@ -120,11 +125,13 @@ class FinalRequests:
         return len(staying) >= max(factors, default=1)
 
     def _unfinished_decommissions(self) -> list[str]:
+        """Return descriptions of the decommissions that have not finished."""
         return [f"n{node} is draining still" for node in self._draining()]
 
     # rest
 
     def _groups(self) -> list[tuple[GroupName, str]]:
+        """Return all partitions, with their names for reports."""
         state = self.cluster.newest_state()
         return [
             (GroupName(topic.topic_id, number), f"{topic.name}/{number}")
@@ -133,6 +140,7 @@ class FinalRequests:
         ]
 
     def _misplaced_leaders(self) -> list[str]:
+        """Return descriptions of partitions that are not led by their preferred leader."""
         state, found = self.cluster.newest_state(), []
         for group, name in self._groups():
             leading, preferred = self.cluster.leader(group.group_id.bytes), state.assignment(group).replicas[0]
@@ -141,6 +149,7 @@ class FinalRequests:
         return found
 
     def _uneven_replicas(self) -> list[str]:
+        """Return each broker's number of replicas, as text, if two of them differ by more than `SPREAD_MAX`."""
         state = self.cluster.newest_state()
         counts = Counter({broker.replica: 0 for broker in state.all_brokers()})
         for topic in state.topics:
@@ -163,11 +172,11 @@ class FinalRequests:
 
 
 async def _record_outcome(
-    work: "Callable[[Broker], Coroutine[Any, Any, None]]", outcomes: "list[RaftlogError | None]", broker: Broker
+    operation: "Callable[[Broker], Coroutine[Any, Any, None]]", outcomes: "list[RaftlogError | None]", broker: Broker
 ) -> None:
-    """Run the work, and append its error to `outcomes`, or None if it succeeded."""
+    """Run the operation, and append its error to `outcomes`, or None if it succeeded."""
     try:
-        await work(broker)
+        await operation(broker)
     except RaftlogError as error:
         outcomes.append(error)
     else:

@@ -71,6 +71,7 @@ class FoundingOptions:
 
     @property
     def brokers(self) -> int:
+        """Number of all brokers."""
         return self.seeds + self.joiners
 
     def __str__(self) -> str:
@@ -109,6 +110,7 @@ class FoundingFaults(MachineFaults[Machine[Member]]):
     """Faults of machines before the founding, without a leader."""
 
     def find_leader(self) -> Machine[Member] | None:
+        """Return None: before the founding there is no leader."""
         return None
 
 
@@ -126,11 +128,12 @@ class Founding(Site[Member]):
 
     # the program
 
-    async def run_process(self, machine: Machine[Member], around: NodeEnvironment) -> None:
+    async def run_process(self, machine: Machine[Member], environment: NodeEnvironment) -> None:
+        """Open a node and the controller's Raft group on the machine, and run them until they stop."""
         options = self.options
         seeds = [(f"n{number}", RPC_PORT) for number in range(1, options.seeds + 1)]
         self.random(f"seeds {machine.node_id}").shuffle(seeds)
-        node = await Node.open(_node_settings(machine), around)
+        node = await Node.open(_node_settings(machine), environment)
         metadata = ControllerHost.open(
             node,
             MetadataSettings(seeds=tuple(seeds), snapshot_log_bytes=options.snapshot_log_bytes, hash_interval_ms=1_000),
@@ -162,6 +165,7 @@ class Founding(Site[Member]):
         self._wait_for_none("metadata-differs", self._describe_lagging_nodes)
 
     def _inject_fault(self, random: Random) -> None:
+        """Inject a random fault, and schedule the next one; do nothing once all faults have ended."""
         if self._is_healed:
             return
         self.faults.inject(random.choice(KINDS))
@@ -179,11 +183,13 @@ class Founding(Site[Member]):
     # takers of producer ids
 
     def _allocate_ids_later(self, machine: Machine[Member]) -> None:
+        """Allocate producer ids at the machine now, if it serves, and schedule the next allocation."""
         machine.spawn(partial(self._allocate_ids, machine), "take ids")
         pause_ns = int(self._random.uniform(0.2, 2.0) * TAKE_NS)
         self.loop.call_at_ns(self.loop.now_ns + pause_ns, self._allocate_ids_later, machine)
 
     async def _allocate_ids(self, machine: Machine[Member], member: Member) -> None:
+        """Allocate a block of ten producer ids; check that no other machine has got it."""
         mine = member.node.identity
         command = AllocateProducerIds(mine.node_id, mine.disk_uuid, mine.boot_epoch, 10)
         try:
@@ -201,6 +207,7 @@ class Founding(Site[Member]):
     # what has to hold
 
     def _wait_for_none(self, name: str, missing: Callable[[], list[str]]) -> None:
+        """Wait until `missing` returns an empty list; raise `PropertyBroken` of this name after `start_s`."""
         deadline_ns = self.loop.now_ns + int(self.options.start_s * SECOND_NS)
         while wanted := missing():
             if self.loop.now_ns >= deadline_ns:
@@ -208,6 +215,7 @@ class Founding(Site[Member]):
             self.loop.run_for(LOOK_S)
 
     def _not_serving(self) -> list[str]:
+        """Return descriptions of machines that do not serve."""
         return [
             f"{machine.name} (its last process ended: {machine.end})"
             for machine in self.machines.values()
@@ -231,6 +239,7 @@ class Founding(Site[Member]):
 
 
 def _node_settings(machine: Machine[Member]) -> NodeSettings:
+    """Return the settings of the machine's node."""
     return NodeSettings(
         data_dir=DATA_DIR,
         node_id=machine.node_id,

@@ -37,21 +37,25 @@ class CoupledNetwork(SimulatedNetwork):
     """Whether cuts and link conditions apply to both networks. Healing always applies to both."""
 
     def attach(self, node: Node) -> None:
+        """Connect the node to all others, in both networks."""
         super().attach(node)
         if self.gossip_network is not None:
             self.gossip_network.attach(node)
 
     def cut(self, source: Node, destination: Node) -> None:
+        """Cut the link in this direction, in both networks if they are shared."""
         super().cut(source, destination)
         if self.gossip_network is not None and self.are_shared:
             self.gossip_network.cut(source, destination)
 
     def set_conditions(self, source: Node, destination: Node, conditions: LinkConditions) -> None:
+        """Set the conditions of one direction, in both networks if they are shared."""
         super().set_conditions(source, destination, conditions)
         if self.gossip_network is not None and self.are_shared:
             self.gossip_network.set_conditions(source, destination, conditions)
 
     def heal(self) -> None:
+        """Restore all links of both networks."""
         super().heal()
         if self.gossip_network is not None:
             self.gossip_network.heal()
@@ -81,17 +85,21 @@ class Interference:
         )
 
     def _draw_old(self, _: bytes) -> bytes:
+        """Return a random earlier datagram."""
         return self._random.choice(self._kept)
 
     def _flip_bit(self, datagram: bytes) -> bytes:
+        """Return a copy of the datagram with a flipped bit."""
         changed = bytearray(datagram)
         changed[self._random.randrange(len(changed))] ^= 1 << self._random.randrange(8)
         return bytes(changed)
 
     def _truncate(self, datagram: bytes) -> bytes:
+        """Return a random prefix of the datagram."""
         return datagram[: self._random.randrange(len(datagram))]
 
     def _extend(self, datagram: bytes) -> bytes:
+        """Return the datagram with so many random bytes after it that it is too long."""
         return datagram + self._random.randbytes(DATAGRAM_BYTES_MAX)
 
     def _forge(self, datagram: bytes) -> bytes:
@@ -110,7 +118,7 @@ class SimulatedWire:
         process: Process,
         interference: Interference,
     ) -> None:
-        self.on_datagram: Callable[[bytes, Address], None] = _ignore
+        self.on_datagram: Callable[[bytes, Address], None] = _ignore_datagram
         self.serve: Callable[[GossipStream], Awaitable[None]] = _serve_none
         self.address: Address | None = None
         self.streams_refused = 0
@@ -120,23 +128,28 @@ class SimulatedWire:
         self._serving = 0
 
     async def start(self, host: str, port: int) -> None:
+        """Accept datagrams and streams at this address from now on; port 0 stands for `GOSSIP_PORT`."""
         self.address = host, port or GOSSIP_PORT
         self._network.bind(self._process, SERVICE, self._on_datagram)
         self._network.listen(self._process, SERVICE, self._accept)
 
     def send(self, datagram: bytes, address: Address) -> None:
+        """Send a datagram, with the run's interference; do nothing for an unknown host."""
         node = self._hosts.get(address[0])
         if node is None or self._is_closed:
             return
         self._interference.send(datagram, partial(self._send, node), partial(self._send_later, node))
 
     def _send(self, node: Node, datagram: bytes) -> None:
+        """Send a datagram to a node."""
         self._network.send(self._process, node, SERVICE, datagram)
 
     def _send_later(self, node: Node, delay_ns: int, datagram: bytes) -> None:
+        """Send a datagram to a node after a delay."""
         self._loop.call_at_ns(self._loop.now_ns + delay_ns, self._send, node, datagram)
 
     async def open(self, address: Address) -> GossipStream:
+        """Open a stream to an address. Raises `OSError`, or `TimeoutError` after `STREAM_S_MAX`."""
         node = self._hosts.get(address[0])
         if node is None:
             raise OSError(f"there is no host {address[0]}")
@@ -144,14 +157,17 @@ class SimulatedWire:
             return _WireStream(await self._network.connect(self._process, node, SERVICE))
 
     async def close(self) -> None:
+        """Send and receive nothing more."""
         self._is_closed = True
 
     def _on_datagram(self, source: Node, message: object) -> None:
+        """Pass a datagram to the product, unless the wire is closed."""
         assert isinstance(message, bytes), message
         if not self._is_closed:
             self.on_datagram(message, (address_of(source), GOSSIP_PORT))
 
     def _accept(self, stream: NetworkStream) -> None:
+        """Serve a stream in a task; close it if the wire is closed or serves too many."""
         if self._is_closed or self._serving >= STREAMS_MAX:
             self.streams_refused += not self._is_closed
             stream.close()
@@ -160,6 +176,7 @@ class SimulatedWire:
         self._process.spawn(self._serve(_WireStream(stream)), name="gossip")
 
     async def _serve(self, stream: "_WireStream") -> None:
+        """Serve a stream until its end, or for at most `STREAM_S_MAX`."""
         try:
             async with asyncio.timeout(STREAM_S_MAX):
                 await self.serve(stream)
@@ -178,10 +195,12 @@ class _WireStream:
         self._stream = stream
 
     async def send(self, frame: bytes) -> None:
+        """Send a frame, and wait until few bytes are pending."""
         self._stream.send(frame)
         await self._stream.drain()
 
     async def receive(self) -> bytes:
+        """Return the next frame. Raises `StreamEnd` when the other end has closed the stream."""
         try:
             message = await self._stream.receive()
         except EOFError:
@@ -193,9 +212,10 @@ class _WireStream:
         self._stream.close()
 
 
-def _ignore(_datagram: bytes, _address: Address) -> None:
+def _ignore_datagram(_datagram: bytes, _address: Address) -> None:
     return None
 
 
 async def _serve_none(_stream: GossipStream) -> None:
-    return None
+    """Serve nothing, before the product has set its function."""
+    return

@@ -48,11 +48,12 @@ RPC: Final = RpcConfig(
 Program: TypeAlias = "Callable[[Machine[S], NodeEnvironment], Awaitable[None]]"
 
 
-def _ignore(*_: object) -> None:
+def _ignore_messages(*_: object) -> None:
     return None
 
 
-def _no_wire(process: Process) -> Wire:
+def _refuse_wire(process: Process) -> Wire:
+    """Raise `AssertionError`: the simulation has no gossip."""
     raise AssertionError(f"{process} is not meant to gossip")
 
 
@@ -81,9 +82,9 @@ class Machine(Generic[S]):
         """Disk uuids that processes used since the disk was empty; never iterated in an order that matters."""
         self.stale: ReplicaId | None = None
         """Replica whose outdated disk this machine has; None if its disk is current."""
-        self.on_send: Callable[[Sequence[Envelope]], object] = _ignore
+        self.on_send: Callable[[Sequence[Envelope]], object] = _ignore_messages
         """Callback for the Raft messages that the process hands to its transport."""
-        self.make_wire: Callable[[Process], Wire] = _no_wire
+        self.make_wire: Callable[[Process], Wire] = _refuse_wire
         """Factory of the gossip network interface of its processes."""
         self._seed = seed
         self._random = generator(seed, "machine", node_id)
@@ -102,32 +103,37 @@ class Machine(Generic[S]):
         return process is not None and process.state is State.RUNNING
 
     def note(self, text: str) -> None:
+        """Add an event of this machine to the timeline."""
         self.loop.note(self.name, text)
 
     def wall_ms(self) -> int:
+        """Return the node's wall clock in milliseconds."""
         return self.node.wall_ns() // 1_000_000
 
     # the program, from outside
 
     def call(self, callback: Callable[[S], object]) -> bool:
-        """Run the callback in the process; return False without a process that can be called."""
+        """Schedule the callback in the process; return false without a process that can be called."""
         process, service = self.node.process, self.service
         if process is None or service is None:
             return False
         process.call_soon(callback, service)
         return True
 
-    def spawn(self, work: Callable[[S], Coroutine[Any, Any, None]], name: str) -> bool:
-        """Run a coroutine in the process, if it serves. Any exception ends the run."""
+    def spawn(self, operation: Callable[[S], Coroutine[Any, Any, None]], name: str) -> bool:
+        """Run `operation` as a task of the process; return false without a process that can be called.
+
+        Any exception ends the run."""
         process, service = self.node.process, self.service
         if process is None or service is None:
             return False
-        process.spawn(work(service), name=name)
+        process.spawn(operation(service), name=name)
         return True
 
     # life and death
 
     def start(self) -> None:
+        """Start a process, which runs the program."""
         process = self.node.start()
         self.disk.process = process
         self.end = None
@@ -153,13 +159,15 @@ class Machine(Generic[S]):
         self.disk_uuids.clear()
 
     def _crash_process(self) -> None:
+        """Kill the process if there is one; the disk is not changed."""
         self.service = None
-        self.on_send = _ignore
+        self.on_send = _ignore_messages
         self.disk.process = None
         if self.node.process is not None:
             self.node.crash()
 
     async def _run(self, process: Process) -> None:
+        """Run the program until its end, note the reason, and end the process. Errors of operation end it too."""
         try:
             await self.program(self, self._environment(process))
             end = "it was ordered to stop"
@@ -169,11 +177,13 @@ class Machine(Generic[S]):
         self.loop.call_at_ns(self.loop.now_ns, self._exit, process, end)
 
     def _exit(self, process: Process, end: str) -> None:
+        """Kill the process unless the node has another one by now, and record the reason."""
         if self.node.process is process:
             self.crash()
             self.end = end
 
     def _environment(self, process: Process) -> NodeEnvironment:
+        """Return the process's environment: disk, transport, random numbers, clock, and gossip wire."""
         random = generator(self._seed, "process", self.node_id, process.incarnation)
         return NodeEnvironment(
             self.disk,
@@ -184,10 +194,12 @@ class Machine(Generic[S]):
         )
 
     def _make_transport(self, process: Process, random: Random, identity: Callable[[], PeerIdentity]) -> NodeTransport:
+        """Return the transport of the process, which reports sent messages to `on_send`."""
         nonces = generator(self._seed, "nonces", self.node_id, process.incarnation)
         return SimulatedTransport(
             identity, random, nonces.randbytes, RPC, self.loop.network, process, self._report_sends
         )
 
     def _report_sends(self, envelopes: Sequence[Envelope]) -> None:
+        """Report sent messages to the present `on_send`."""
         self.on_send(envelopes)

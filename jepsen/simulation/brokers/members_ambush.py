@@ -36,6 +36,7 @@ class MembershipAmbush:
         loop.call_at_ns(loop.now_ns + delay_ns, self._strike, leader)
 
     def _strike(self, leader: Replica) -> None:
+        """Inject a fault into the leader's machine, unless its process has ended since then."""
         machine = self._faults.machines[leader.me.node_id]
         if machine.node.starts == leader.incarnation:
             self._faults.strike(machine)

@@ -60,7 +60,7 @@ class MembershipCheck:
         self._copies[replica] = metadata
 
     def on_state(self, replica: Replica) -> None:
-        """Record the assignments in a copy of the controller's state that has changed."""
+        """Remember the assignments in a process's copy of the controller's state, unless they are unchanged."""
         state = self._copies[replica].state
         digests = state.topics.digest, state.moved.digest
         if digests == self._digests.get(replica):
@@ -70,6 +70,7 @@ class MembershipCheck:
             self._record_assignment(replica, key, _wanted_members(state, name))
 
     def _record_assignment(self, replica: Replica, key: GroupKey, orders: _WantedMembers) -> None:
+        """Remember the wanted members as the newest ones of the Raft group in this process, if they changed."""
         known = self._known.setdefault((replica, key), deque(maxlen=REMEMBERED_MAX))
         if not known or known[-1] != orders:
             known.append(orders)
@@ -79,6 +80,7 @@ class MembershipCheck:
         self._campaigns.setdefault((key, term), {}).setdefault(candidate, now_ns)
 
     def on_leader(self, replica: Replica, key: GroupKey, term: Term) -> None:
+        """Remember that the replica leads in this term."""
         self._leading[replica, key] = term
 
     def record_follower(self, replica: Replica, group: GroupProperties, key: GroupKey, term: Term) -> None:
@@ -120,11 +122,13 @@ class MembershipCheck:
 
 
 def _groups(state: ControllerState) -> list[tuple[GroupKey, GroupName]]:
+    """Return the Raft groups of all partitions, by key and name."""
     names = [GroupName(topic.topic_id, number) for topic in state.topics for number in range(topic.partition_count)]
     return [(name.group_id.bytes, name) for name in names]
 
 
 def _wanted_members(state: ControllerState, name: GroupName) -> _WantedMembers:
+    """Return the members that the assignment of a partition contains; none of them is dispensable."""
     return _WantedMembers(frozenset(state.assignment(name).replicas), frozenset())
 
 
@@ -149,4 +153,5 @@ def _is_explained_by(orders: _WantedMembers, before: Configuration, after: Confi
 
 
 def _format_replicas(replicas: frozenset[ReplicaId]) -> str:
+    """Return the replicas as sorted text."""
     return ", ".join(map(str, sorted(replicas)))

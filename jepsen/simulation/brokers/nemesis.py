@@ -41,12 +41,13 @@ class Nemesis:
         self._is_over = False
 
     def start(self) -> None:
+        """Start the supervisor, faults of the founding, the faults of the run, and the operators."""
         self._supervise()
         for machine in self.cluster.machines.values():
             if self.random.random() < self.cluster.options.rough_start:
                 self._disturb_later(machine)
         if self.cluster.options.faults:
-            self.loop.call_at_ns(self.loop.now_ns + 6 * SECOND_NS, self._period)
+            self.loop.call_at_ns(self.loop.now_ns + 6 * SECOND_NS, self._begin_period)
         for operator in self._operators:
             operator.step_later(6 * SECOND_NS)
 
@@ -60,6 +61,7 @@ class Nemesis:
         self.faults.heal_for_good()
 
     def _heal(self) -> None:
+        """End all faults that can end at once, and record that in the history."""
         self.cluster.recorder.nemesis("heal")
         self.faults.heal()
 
@@ -70,6 +72,7 @@ class Nemesis:
             self.loop.call_at_ns(self.loop.now_ns + int(seconds * SECOND_NS), self._disturb, machine)
 
     def _disturb(self, machine: Machine) -> None:
+        """Crash this machine, cut its power, or inject another fault, at random."""
         fault = self.random.choice(BIRTH_FAULTS)
         self.cluster.recorder.nemesis(fault.value)
         if fault is Fault.CRASH and machine.node.is_up:
@@ -79,7 +82,7 @@ class Nemesis:
         else:
             self.faults.inject(fault)
 
-    def _period(self) -> None:
+    def _begin_period(self) -> None:
         """Begin a period of random length, with faults or without, and schedule the next one."""
         if self._is_over:
             return
@@ -91,7 +94,7 @@ class Nemesis:
             for fault in self.random.choices(options.faults, k=self.random.randint(1, 3)):
                 self.cluster.recorder.nemesis(fault.value)
                 self.faults.inject(fault)
-        self.loop.call_at_ns(self.loop.now_ns + int(self.random.uniform(*PERIOD_S) * SECOND_NS), self._period)
+        self.loop.call_at_ns(self.loop.now_ns + int(self.random.uniform(*PERIOD_S) * SECOND_NS), self._begin_period)
 
     def _supervise(self) -> None:
         """Restart nodes that are down and are meant to run."""

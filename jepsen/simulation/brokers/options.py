@@ -191,6 +191,7 @@ class BrokerOptions:
 
     @property
     def brokers(self) -> int:
+        """Number of all brokers, late ones included."""
         return self.seeds + self.joiners + self.elasticity.late_joiners
 
     @property
@@ -204,6 +205,7 @@ class BrokerOptions:
         return any(fault in LOSSES for fault in self.faults)
 
     def driver_config(self) -> DriverConfig:
+        """Return the configuration of the brokers' drivers."""
         file_bytes = self.journal_file_bytes
         return DriverConfig(
             tick_ms=100,
@@ -309,6 +311,7 @@ def draw_record_options(seed: int) -> BrokerOptions:
 
 
 def _focus_options(options: BrokerOptions, uses: WorkloadFeatures, random: Random) -> BrokerOptions:
+    """Return a copy for a cluster of three with one topic and few other faults, which uses these features."""
     return replace(
         options,
         seeds=3,
@@ -336,10 +339,12 @@ def _focus_options(options: BrokerOptions, uses: WorkloadFeatures, random: Rando
 
 
 def _draw_uses(random: Random) -> WorkloadFeatures:
+    """Draw the features that clients use, at the level of whole brokers."""
     return draw_uses(random, members=random.random() < 0.4, records=random.random() < 0.4)
 
 
 def _draw_gossip(random: Random) -> GossipOptions | None:
+    """Draw the options of gossip; None to switch it off."""
     if random.random() < 0.4:
         return None
     return GossipOptions(
@@ -350,6 +355,7 @@ def _draw_gossip(random: Random) -> GossipOptions | None:
 
 
 def _draw_faults(random: Random) -> tuple[Fault, ...]:
+    """Draw a share of all faults, and up to two that occur more often."""
     share = random.choice((0.15, 0.3, 0.6))
     several = [fault for fault in FAULTS if random.random() < share]
     focus = random.sample(FOCUS, random.choice((0, 1, 2)))

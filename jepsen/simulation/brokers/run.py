@@ -46,6 +46,7 @@ def simulate_brokers(
     workload = Workload(cluster)
 
     def run() -> None:
+        """Start the cluster, inject faults, and check the recovery. Raises `PropertyBroken`."""
         nemesis = Nemesis(cluster, cluster.random("nemesis"))
         cluster.start()
         nemesis.start()

@@ -77,6 +77,7 @@ class Site(ABC, Generic[S]):
         return None
 
     def _add_machine(self, node_id: NodeId, options: SiteOptions, random: Random) -> None:
+        """Create a machine with a node, a clock and a disk."""
         drift_ppm = random.randint(-options.drift_ppm, options.drift_ppm)
         clock = NodeClock(offset_ns=random.randrange(10**12), drift_ppm=drift_ppm)
         node = self.loop.add_node(f"n{node_id}", clock)
@@ -90,14 +91,14 @@ class Site(ABC, Generic[S]):
         self.machines[node_id] = Machine(self.loop, node, node_id, disk, self.run_process, self._seed)
 
     @abstractmethod
-    async def run_process(self, machine: Machine[S], around: NodeEnvironment) -> None:
-        """Run a process from its start to its end."""
+    async def run_process(self, machine: Machine[S], environment: NodeEnvironment) -> None:
+        """Run the program of a process in this environment, from its start to its end."""
 
     def watch_process(self, machine: Machine[S], node: Node, metadata: ControllerHost) -> None:
         """Observe a process that has recovered its disk but not started; runs in the process."""
         replica = node.identity.replica
         machine.disk_uuids.add(replica.disk_uuid)
-        life = Replica(replica, machine.node.starts)
+        observed = Replica(replica, machine.node.starts)
         is_stale = machine.stale == replica
         if is_stale:
             machine.on_send = partial(self.watch.on_stale_send, machine.node)
@@ -108,9 +109,10 @@ class Site(ABC, Generic[S]):
         self.watch.observe_cluster_id(machine.node, node.identity.cluster_id)
 
         def on_applied() -> None:
+            """Check the new copy of the controller's state."""
             self.watch.on_state(machine.node, metadata.state)
             if not is_stale:
-                self.watch.membership.on_state(life)
+                self.watch.membership.on_state(observed)
 
         metadata.observers.insert(0, on_applied)
         self.watch.on_state(machine.node, metadata.state)
@@ -120,6 +122,7 @@ class Site(ABC, Generic[S]):
         self.loop.call_at_ns(self.loop.now_ns + int(seconds * SECOND_NS), self._start, machine)
 
     def _start(self, machine: Machine[S]) -> None:
+        """Start the machine unless it is up."""
         if machine.node.process is None:
             machine.start()
 
@@ -129,4 +132,5 @@ class Site(ABC, Generic[S]):
         return [(machine, service) for machine, service in found if service is not None]
 
     def close(self) -> None:
+        """Close the loop and unwind all coroutines."""
         self.loop.close()

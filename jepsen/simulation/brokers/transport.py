@@ -41,6 +41,7 @@ class SimulatedTransport(TcpTransport):
         self._listener = PortListener(self._endpoint, network, process)
 
     def send(self, node: NodeId, envelopes: Sequence[Envelope]) -> None:
+        """Report the messages to `watch`, and send them."""
         self._watch(envelopes)
         super().send(node, envelopes)
 
@@ -53,6 +54,7 @@ class PortListener(Listener):
         self._network, self._process = network, process
 
     def start(self, addresses: list[str], port: int) -> tuple[str, int]:
+        """Listen on the port of the first address; return this address."""
         address = addresses[0], port
         listening = cast("object", ListeningPort(self._network, self._process, address))
         self._sockets.append(listening)  # type: ignore[arg-type]  # it has what is used of a socket

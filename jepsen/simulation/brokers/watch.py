@@ -30,7 +30,7 @@ from raftlog.types import Offset, Term
 CONTROLLER: Final = "controller"
 
 
-def _ignore(*_: object) -> None:
+def _ignore_event(*_: object) -> None:
     return None
 
 
@@ -42,6 +42,7 @@ class ObservedProcess(NamedTuple):
 
     @property
     def me(self) -> Replica:
+        """Replica's identity since this start of the process."""
         return Replica(self.driver.me, self.computer.starts)
 
 
@@ -53,9 +54,9 @@ class Watch:
     def __init__(self, loop: VirtualLoop) -> None:
         self.loop = loop
         self.is_damage_expected: Callable[[Computer, GroupKey], bool] = lambda _computer, _key: False
-        self.on_offer: Callable[[InstallOffer], None] = _ignore
+        self.on_offer: Callable[[InstallOffer], None] = _ignore_event
         """Called when a leader offers an installation to a replica whose log ends before the leader's log start."""
-        self.on_change: Callable[[Replica, Configuration, Configuration], None] = _ignore
+        self.on_change: Callable[[Replica, Configuration, Configuration], None] = _ignore_event
         """Called when a leader appends a new Raft configuration."""
         self.elections = 0
         self.membership = MembershipCheck()
@@ -87,6 +88,7 @@ class Watch:
         removed = self._removed.setdefault(driver.me, {})
 
         def add_group(group_id: uuid.UUID, path: str, log: GroupLog, restart: Restart) -> PartitionReplica:
+            """Add the Raft group, and check the recovered replica."""
             group = add(group_id, path, log, restart)
             if group.key in removed:
                 del removed[group.key]
@@ -95,14 +97,17 @@ class Watch:
             return group
 
         def remove_group(key: GroupKey) -> None:
+            """Record the removal, and remove the Raft group."""
             removed[key] = None
             remove(key)
 
         def on_step(group: PartitionReplica, ready: Ready) -> None:
+            """Check the Ready after it was executed."""
             stepped(group, ready)
             self._on_ready(observed, group, ready)
 
         def on_damage(group: PartitionReplica) -> None:
+            """Check that a fault caused the damage, and report it as usual."""
             self._check_damage(observed, group)
             damaged(group)
 
@@ -129,6 +134,7 @@ class Watch:
         return properties
 
     def _on_configuration(self, key: GroupKey, replica: Replica, before: Configuration, entry: Entry) -> None:
+        """Check a Raft configuration that a leader appended, and report it to `on_change`."""
         name, after = self.group(key).name, entry.configuration
         assert after is not None, entry
         self.membership.on_change(key, name, replica, before, entry, self.loop.now_ns)
@@ -136,6 +142,7 @@ class Watch:
         self.on_change(replica, before, after)
 
     def _on_recovery(self, observed: ObservedProcess, group: PartitionReplica) -> None:
+        """Check a replica that a process recovered or created, and note it in the timeline."""
         properties, log = self.group(group.key), group.log
         where = group.path.removeprefix(f"{observed.driver.data_dir}/")
         properties.name = f"{where} ({uuid.UUID(bytes=group.key).hex[:8]})"
@@ -157,12 +164,14 @@ class Watch:
         )
 
     def _check_damage(self, observed: ObservedProcess, group: PartitionReplica) -> None:
+        """Raise `PropertyBroken` for damage that no fault has caused."""
         if group.damage is not None and not self.is_damage_expected(observed.computer, group.key):
             raise PropertyBroken(
                 "unprovoked-damage", {"replica": observed.me, "group": group.path, "damage": group.damage}
             )
 
     def _on_ready(self, observed: ObservedProcess, group: PartitionReplica, ready: Ready) -> None:
+        """Check a Ready of a replica, and note each change of its role."""
         core = group.core
         now = ReplicaState(core.term, core.role is Role.LEADER, core.configuration, group.high_watermark)
         properties = self.group(group.key)
@@ -242,9 +251,11 @@ class Watch:
                 raise PropertyBroken("topic-resurrected", {**numbers, "broker": computer.name})
 
     def is_deleted(self, topic_id: uuid.UUID) -> bool:
+        """Return whether a broker's state had the topic among the deleted ones."""
         return topic_id in self._deleted
 
     def _note(self, observed: ObservedProcess, text: str) -> None:
+        """Add an event of the process's node to the timeline."""
         self.loop.note(observed.computer.name, text)
 
 

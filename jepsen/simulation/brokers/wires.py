@@ -60,6 +60,7 @@ class StreamTransport(asyncio.Transport):
     # what the protocol calls
 
     def write(self, data: Buffer) -> None:
+        """Send data; pause the protocol's writing while too many bytes are pending."""
         if self._is_closing or self._stream.lost is not None:
             return  # as with a real one: the writer learns of the end by `connection_lost`
         self._stream.send(bytes(data))
@@ -75,10 +76,12 @@ class StreamTransport(asyncio.Transport):
         self._is_reading = False
 
     def resume_reading(self) -> None:
+        """Pass unread data to the protocol, and then new data again."""
         self._is_reading = True
         self._loop.call_soon(self._read_unread)
 
     def get_write_buffer_size(self) -> int:
+        """Return the number of pending bytes beyond those that sockets buffer."""
         return max(0, self._stream.pending_bytes - SOCKET_BYTES)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
@@ -91,27 +94,32 @@ class StreamTransport(asyncio.Transport):
         return self._is_closing
 
     def close(self) -> None:
+        """Close the stream and report that to the protocol; sent data still arrives."""
         if not self._is_closing:
             self._is_closing = True
             self._stream.close()
             self._loop.call_soon(self._report_lost, None)
 
     def abort(self) -> None:
+        """Close as `close` does."""
         self.close()
 
     # what the stream calls
 
     def _on_message(self, message: object) -> None:
+        """Pass received bytes to the protocol, or keep them while it does not read."""
         if not self._is_reading or self._unread:
             self._unread += cast(bytes, message)
             return
         self._read(memoryview(cast(bytes, message)))
 
     def _read_unread(self) -> None:
+        """Pass the kept bytes to the protocol."""
         unread, self._unread = self._unread, b""
         self._read(memoryview(unread))
 
     def _read(self, left: memoryview) -> None:
+        """Pass bytes to the protocol's buffer, piece by piece, and keep the rest if reading is paused."""
         while left and self._is_reading and not self._is_closing:
             room = memoryview(self._protocol.get_buffer(len(left)))
             size = min(len(room), len(left))
@@ -122,6 +130,7 @@ class StreamTransport(asyncio.Transport):
             self._unread = bytes(left) + self._unread
 
     def _on_lost(self, error: Exception) -> None:
+        """Report the end of the stream, or its loss, to the protocol."""
         self._is_closing = True
         if isinstance(error, EOFError):
             self._protocol.eof_received()
@@ -130,11 +139,13 @@ class StreamTransport(asyncio.Transport):
             self._report_lost(error)
 
     def _report_lost(self, error: Exception | None) -> None:
+        """Call the protocol's `connection_lost`, once."""
         if not self._is_lost:
             self._is_lost = True
             self._protocol.connection_lost(error)
 
     async def _resume_later(self) -> None:
+        """Wait until few bytes are pending, and resume the protocol's writing."""
         await self._stream.drain(SOCKET_BYTES + self._high_bytes // RESUMED_SHARE)
         self._is_paused = False
         if not self._is_lost:
@@ -168,6 +179,7 @@ class ListeningPort:
         """Do nothing: no operation of the port blocks."""
 
     async def accept(self) -> tuple[AcceptedStream, tuple[str, int]]:
+        """Wait for a stream; return it with the peer's name and port 0."""
         while not self._arrived:
             assert self._accepter is None, "one task accepts"
             self._accepter = asyncio.get_running_loop().create_future()
@@ -179,11 +191,13 @@ class ListeningPort:
         return AcceptedStream(stream), (stream.peer_node.name, 0)
 
     def close(self) -> None:
+        """Close the port and all streams that wait to be accepted."""
         self._is_closed = True
         while self._arrived:
             self._arrived.popleft().close()
 
     def _on_stream(self, stream: Stream) -> None:
+        """Add an arrived stream to those that wait; close it if the port is closed."""
         if self._is_closed:
             stream.close()
             return
@@ -213,6 +227,7 @@ class WiredLoop(VirtualLoop):
     async def create_connection(  # type: ignore[override]
         self, protocol_factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int
     ) -> tuple[StreamTransport, asyncio.BufferedProtocol]:
+        """Connect to a host's port; return the transport and its protocol. Raises `OSError`."""
         source, destination = self.process, self.hosts.get(host)
         assert source is not None, "the harness makes no connections"
         if destination is None:
@@ -221,18 +236,21 @@ class WiredLoop(VirtualLoop):
         return self._begin(stream, protocol_factory(), (host, port))
 
     async def sock_accept(self, sock: Any) -> tuple[Any, Any]:
+        """Return the next stream of a `ListeningPort`, with the peer's address."""
         assert isinstance(sock, ListeningPort), sock
         return await sock.accept()
 
     async def connect_accepted_socket(  # type: ignore[override]
         self, protocol_factory: Callable[[], asyncio.BufferedProtocol], sock: Any
     ) -> tuple[StreamTransport, asyncio.BufferedProtocol]:
+        """Return the transport and the protocol of an accepted stream."""
         assert isinstance(sock, AcceptedStream), sock
         return self._begin(sock.stream, protocol_factory(), (sock.stream.peer_node.name, 0))
 
     def _begin(
         self, stream: Stream, protocol: asyncio.BufferedProtocol, peer: tuple[str, int]
     ) -> tuple[StreamTransport, asyncio.BufferedProtocol]:
+        """Connect the stream to the protocol; return the transport and the protocol."""
         transport = StreamTransport(self, stream, peer)
         transport.begin(protocol)
         return transport, protocol

@@ -36,12 +36,12 @@ class KafkaClients:
         node = self._cluster.clients_node
         assert node is not None, "the run has no clients of Kafka's protocol"
         process = node.start()
-        for role in self._all():
+        for role in self._roles():
             process.spawn(role.run(), name=type(role).__name__)
 
     def stop(self) -> None:
-        """Stop all clients."""
-        for role in self._all():
+        """Let all clients stop after their present actions."""
+        for role in self._roles():
             role.is_stopped = True
 
     def acknowledged(self) -> int:
@@ -49,5 +49,6 @@ class KafkaClients:
         written = sum(producer.acknowledged for producer in self.producers)
         return written + sum(transactor.committed for transactor in self.transactors)
 
-    def _all(self) -> list[KafkaRole]:
+    def _roles(self) -> list[KafkaRole]:
+        """Return all clients of all kinds."""
         return [*self.producers, *self.readers, *self.members, *self.transactors]

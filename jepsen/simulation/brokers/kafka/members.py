@@ -86,6 +86,7 @@ class KafkaGroupMember(KafkaRole):
     # joining
 
     async def _join_group(self, topic: KnownTopic) -> None:
+        """Request to join the group; once joined, request the assignment."""
         if self._join is None:
             self._join = self.recorder.invoke(self.process, JOIN, Membership(GROUP, self._member))
         request = schemas.request_class(ApiKey.JOIN_GROUP)
@@ -111,6 +112,7 @@ class KafkaGroupMember(KafkaRole):
         await self._sync(topic, joined)
 
     async def _sync(self, topic: KnownTopic, joined: Any) -> None:
+        """Send the assignments of all members if this one is the group leader; receive and record the own one."""
         request = schemas.request_class(ApiKey.SYNC_GROUP)
         wanted = request(
             group_id=GROUP,
@@ -148,6 +150,7 @@ class KafkaGroupMember(KafkaRole):
     # inside
 
     async def _act_as_member(self, topic: KnownTopic) -> None:
+        """Commit, read offsets, send a heartbeat, leave, or first be silent for a while, at random."""
         draw = self.random.random()
         if draw < SILENCES:
             await asyncio.sleep(self.random.uniform(0.5, 2) * SESSION_MS / 1000)
@@ -163,6 +166,7 @@ class KafkaGroupMember(KafkaRole):
         await asyncio.sleep(self.random.uniform(0.2, 1) * HEARTBEAT_S)
 
     async def _heartbeat(self) -> None:
+        """Send a heartbeat; join again if it is refused."""
         request = schemas.request_class(ApiKey.HEARTBEAT)
         beat = request(group_id=GROUP, generation_id=self._generation, member_id=self._member, group_instance_id=None)
         code = code_in((await self._ask(beat, 3)).error_code)
@@ -170,11 +174,13 @@ class KafkaGroupMember(KafkaRole):
             await self._on_refusal(code)
 
     async def _leave(self) -> None:
+        """Leave the group."""
         request = schemas.request_class(ApiKey.LEAVE_GROUP)
         member, self._member, self._generation, self._owned = self._member, "", -1, ()
         await self._ask(request(group_id=GROUP, member_id=member), 2)
 
     async def _commit(self) -> None:
+        """Commit an offset of a random owned partition, at times under the previous generation."""
         if not self._owned:
             return
         partition = self.random.choice(self._owned)
@@ -198,6 +204,7 @@ class KafkaGroupMember(KafkaRole):
             await self._on_refusal(code)
 
     async def _ask_commit(self, number: int, offset: Offset, generation: int) -> ErrorCode:
+        """Send an offset commit to the coordinator, and return the partition's error code. Raises `NoAnswer`."""
         request = schemas.request_class(ApiKey.OFFSET_COMMIT)
         row = request.OffsetCommitRequestTopic.OffsetCommitRequestPartition(
             partition_index=number, committed_offset=offset, committed_leader_epoch=-1, committed_metadata=""

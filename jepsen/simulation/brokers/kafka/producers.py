@@ -95,10 +95,11 @@ class KafkaProducer(KafkaRole):
         return await self._send_until_answered(lane, topic, send, op, bytes(builder.build()))
 
     async def _send_until_answered(self, lane: _Lane, topic: KnownTopic, send: Send, op: Op, batch: bytes) -> bool:
+        """Repeat the batch until it is acknowledged; return false if it is not within `DELIVERY_TIMEOUT_S`."""
         until_ns = self.loop.now_ns + int(DELIVERY_TIMEOUT_S * 1e9)
         while self.loop.now_ns < until_ns:
             try:
-                answer = await self._ask(lane.number, batch)
+                answer = await self._produce(lane.number, batch)
             except NoAnswer:
                 self.client.forget(TOPIC, lane.number)
                 await asyncio.sleep(RETRY_S)
@@ -113,7 +114,8 @@ class KafkaProducer(KafkaRole):
         self.recorder.info(op, "given up")
         return False
 
-    async def _ask(self, number: int, batch: bytes) -> Any:
+    async def _produce(self, number: int, batch: bytes) -> Any:
+        """Send the batch to the partition's leader; return the partition's row of the answer. Raises `NoAnswer`."""
         leader = await self.leader(number)
         request = schemas.request_class(ApiKey.PRODUCE)
         row = request.TopicProduceData.PartitionProduceData(index=number, records=batch)
@@ -128,6 +130,7 @@ class KafkaProducer(KafkaRole):
         return found
 
     def _check_refusal(self, code: ErrorCode, send: Send) -> None:
+        """Raise `PropertyBroken` if the refusal is not one after which a client repeats the batch."""
         numbers = {"of": send, "code": code.name}
         if code is ErrorCode.UNKNOWN_PRODUCER_ID:
             raise PropertyBroken("given-id-refused", numbers)
@@ -135,6 +138,7 @@ class KafkaProducer(KafkaRole):
             raise PropertyBroken("retry-refused", numbers)
 
     def _record_success(self, lane: _Lane, topic: KnownTopic, send: Send, op: Op, first: Offset) -> None:
+        """Check that the batch is committed, and record its offsets from `first` on."""
         offsets = tuple(Offset(first + at) for at in range(len(send.values)))
         self.watch.observe_acknowledgement(
             topic.key(lane.number), str(send.partition), first, Offset(first + len(offsets))

@@ -38,6 +38,7 @@ class KafkaReader(KafkaRole):
         self._position: Offset | None = None
 
     async def step(self) -> None:
+        """Read from the position on, or list the offsets."""
         topic = self.topic()
         if topic is None:
             await asyncio.sleep(RETRY_S)
@@ -53,6 +54,7 @@ class KafkaReader(KafkaRole):
         await asyncio.sleep(self.random.uniform(0.2, 1) * PAUSE_S)
 
     async def _poll(self, topic: KnownTopic, position: Offset) -> None:
+        """Fetch records from the position on, check and record them, and advance the position."""
         op = self.recorder.invoke(self.process, POLL, Poll())
         try:
             found = await self._fetch(position)
@@ -76,6 +78,7 @@ class KafkaReader(KafkaRole):
         self._position = after
 
     def _check(self, fetched: Fetched, found: Any, batches: list[memoryview]) -> None:
+        """Check that records lie below the high watermark, and that a non-empty answer has new records."""
         if fetched.offsets and fetched.offsets[-1] >= found.high_watermark:
             numbers = {"partition": fetched.partition, "last": fetched.offsets[-1], "end": found.high_watermark}
             raise PropertyBroken("uncommitted-shown", numbers)
@@ -83,9 +86,11 @@ class KafkaReader(KafkaRole):
             raise PropertyBroken("nothing-new", {"partition": fetched.partition, "position": self._position})
 
     async def _fetch(self, position: Offset) -> Any:
+        """Fetch from the partition's leader; return the partition's row of the answer. Raises `NoAnswer`."""
         return await fetch_committed(self, self._number, position, self.random.choice(WAITS_MS))
 
     async def _list(self, topic: KnownTopic) -> None:
+        """Record the end of the partition, as its leader lists it."""
         op = self.recorder.invoke(self.process, LIST, ListOffsets(linearizable=True))
         request = schemas.request_class(ApiKey.LIST_OFFSETS)
         try:

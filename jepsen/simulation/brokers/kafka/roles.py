@@ -56,6 +56,7 @@ class KafkaRole(ABC):
         """Perform one action. May raise `NoAnswer`."""
 
     async def _create_topic(self) -> None:
+        """Request the creation of the topic at any broker; ignore the answer."""
         request = schemas.request_class(ApiKey.CREATE_TOPICS)
         factor = self.cluster.options.factors[0]
         topic = request.CreatableTopic(

@@ -93,6 +93,7 @@ class TransactionalRole(KafkaRole):
     # requests
 
     async def _initialize(self) -> None:
+        """Get a producer id and epoch for the transactional id, which fences the other client. Raises `Refused`."""
         request = schemas.request_class(ApiKey.INIT_PRODUCER_ID)
         wanted = request(transactional_id=self._id, transaction_timeout_ms=TIMEOUT_MS)
         answer = await self._ask_coordinator(self._id, _TRANSACTION_KEY, wanted, 1)
@@ -100,9 +101,10 @@ class TransactionalRole(KafkaRole):
         self._sequences.clear()
 
     async def _ask_coordinator(self, key: str, key_type: int, request: Any, version: int) -> Any:
-        """Send a request to a coordinator until it is done. Raises `Refused`."""
+        """Send a request to the coordinator of a key until it is done; return the answer. Raises `Refused`."""
 
         async def ask() -> Any:
+            """Send the request to the known coordinator, or first find it. Raises `NoAnswer`."""
             host = self._coordinators.get((key, key_type))
             if host is None:
                 finder = schemas.request_class(ApiKey.FIND_COORDINATOR)
@@ -114,13 +116,18 @@ class TransactionalRole(KafkaRole):
 
         return await self._ask_until_done(ask, lambda: self._coordinators.pop((key, key_type), None))
 
-    async def _ask_until_done(self, ask: Callable[[], Awaitable[Any]], forget: Callable[[], object]) -> Any:
+    async def _ask_until_done(self, ask: Callable[[], Awaitable[Any]], forget_broker: Callable[[], object]) -> Any:
+        """Repeat a request until its answer has no error; return the answer.
+
+        `forget_broker` is called before a retry, unless the error is CONCURRENT_TRANSACTIONS, so that the retry
+        finds the coordinator or leader anew. Raises `Refused` for an error that is not retried, or after
+        `PATIENCE_S`."""
         until_ns = self.loop.now_ns + int(PATIENCE_S * 1e9)
         while self.loop.now_ns < until_ns:
             try:
                 answer = await ask()
             except NoAnswer:
-                forget()
+                forget_broker()
                 await asyncio.sleep(RETRY_S)
                 continue
             code = next((each for each in _codes_in(answer) if each is not ErrorCode.NONE), ErrorCode.NONE)
@@ -129,13 +136,14 @@ class TransactionalRole(KafkaRole):
             if code not in _RETRIED:
                 raise Refused(code.name)
             if code is not ErrorCode.CONCURRENT_TRANSACTIONS:
-                forget()
+                forget_broker()
             await asyncio.sleep(RETRY_S)
         raise Refused("out of patience")
 
     # steps of a transaction
 
     def next_value(self) -> int:
+        """Return the next unique value of this client."""
         self._next_value += 1
         return self._next_value
 
@@ -149,6 +157,7 @@ class TransactionalRole(KafkaRole):
         batch = self._build_batch(append, sequence)
 
         async def ask() -> Any:
+            """Send the batch to the partition's leader. Raises `NoAnswer`."""
             leader = await self.leader(number)
             request = schemas.request_class(ApiKey.PRODUCE)
             row = request.TopicProduceData.PartitionProduceData(index=number, records=batch)
@@ -163,6 +172,7 @@ class TransactionalRole(KafkaRole):
         return append._replace(offset=offset)
 
     def _build_batch(self, append: Append, sequence: int) -> bytes:
+        """Return a transactional batch with the one record of the append."""
         assert self._identity is not None, "no producer id"
         builder = BatchBuilder(producer_id=self._identity[0], producer_epoch=self._identity[1], base_sequence=sequence)
         builder.append(NewRecord(f"{append.value} ".encode()), self.loop.now_ns // 1_000_000)
@@ -172,6 +182,7 @@ class TransactionalRole(KafkaRole):
         return bytes(batch)
 
     async def _add_partition(self, number: int) -> None:
+        """Add the partition to the transaction at the coordinator. Raises `Refused`."""
         request = schemas.request_class(ApiKey.ADD_PARTITIONS_TO_TXN)
         assert self._identity is not None, "no producer id"
         wanted = request(
@@ -247,6 +258,7 @@ class TransactionalRole(KafkaRole):
         self.recorder.ok(op, plan._replace(steps=tuple(done)))
 
     def _record_end(self, op: Op, plan: Transaction, done: list[Append], error: str) -> None:
+        """Record that the transaction failed; with an unknown outcome if a commit was requested."""
         steps = (*done, *plan.appends()[len(done) :])
         complete = self.recorder.info if self._is_committing else self.recorder.fail
         complete(op, error, plan._replace(steps=steps))
@@ -256,6 +268,7 @@ class KafkaTransactor(TransactionalRole):
     """Producer of transactions that append to some partitions; in half of them both records are of one transfer."""
 
     async def transact(self, topic: KnownTopic) -> None:
+        """Execute a transaction: a transfer between both partitions, or up to three appends."""
         if self.random.random() < 0.5:
             amount = self.random.randint(1, 100)
             steps = [
@@ -276,6 +289,7 @@ class KafkaChain(TransactionalRole):
         self._position: Offset | None = None
 
     async def transact(self, topic: KnownTopic) -> None:
+        """Execute one step of the chain; after an error read the committed offset anew."""
         try:
             await self._consume(topic)
         except (Refused, NoAnswer):
@@ -283,6 +297,7 @@ class KafkaChain(TransactionalRole):
             raise
 
     async def _consume(self, topic: KnownTopic) -> None:
+        """Read records of the input; in one transaction append a record for each, and commit the next offset."""
         if self._position is None:
             self._position = await self._read_offset(topic)
         found = await fetch_committed(self, INPUT, self._position, wait_ms=100)

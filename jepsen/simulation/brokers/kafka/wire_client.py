@@ -45,6 +45,7 @@ class WireConnection(asyncio.BufferedProtocol):
         return self._room
 
     def buffer_updated(self, nbytes: int) -> None:
+        """Pass all complete answers to their requests; keep the rest."""
         self._read += self._room[:nbytes]
         while len(self._read) >= _SIZE_BYTES:
             end = _SIZE_BYTES + int.from_bytes(self._read[:_SIZE_BYTES], "big")
@@ -54,6 +55,7 @@ class WireConnection(asyncio.BufferedProtocol):
             self._read = self._read[end:]
 
     def _on_answer(self, content: bytes) -> None:
+        """Complete the oldest request with its answer. Raises `PropertyBroken` for the answer of another request."""
         correlation_id = int.from_bytes(content[:_CORRELATION_BYTES], "big")
         wanted, future = self._waiting.popleft() if self._waiting else (-1, None)
         if wanted != correlation_id or future is None:
@@ -62,9 +64,11 @@ class WireConnection(asyncio.BufferedProtocol):
             future.set_result(content[_CORRELATION_BYTES:])
 
     def eof_received(self) -> bool:
+        """Return false: the transport closes after the peer's end of the stream."""
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """End all open requests with `NoAnswer`."""
         self.is_lost = True
         for _, future in self._waiting:
             if not future.done():
@@ -104,6 +108,7 @@ class WireClient:
         self._leaders: dict[tuple[str, int], LeaderOfPartition] = {}
 
     def any_host(self) -> str:
+        """Return a random host."""
         return self._random.choice(self._hosts)
 
     async def ask(self, host: str, request: Any, version: int, timeout_s: float) -> Any:
@@ -114,6 +119,9 @@ class WireClient:
         return schemas.answer_class(key).decode(memoryview(answer)[tag:], version=version)
 
     async def _exchange(self, host: str, key: ApiKey, version: int, body: bytes, timeout_s: float) -> bytes:
+        """Send a request; return the answer without its correlation id. Raises `NoAnswer`.
+
+        After an error or a timeout the connection is closed."""
         connection = None
         try:
             async with asyncio.timeout(timeout_s):
@@ -125,6 +133,7 @@ class WireClient:
             raise NoAnswer(repr(error)) from error
 
     async def _connection_to(self, host: str) -> WireConnection:
+        """Return the open connection to the host, or a new one. Raises `OSError`."""
         async with self._connecting.setdefault(host, asyncio.Lock()):
             connection = self._connections.get(host)
             if connection is None or connection.is_lost:

@@ -57,6 +57,7 @@ class Administrator(Client):
         self._is_growing = False
 
     def step(self) -> None:
+        """Create, grow or delete the topic, or wait, by its state."""
         if self.topic is Topic.ABSENT:
             self.ask(self._create)
         elif self.topic is Topic.UNSURE:
@@ -70,6 +71,7 @@ class Administrator(Client):
             self.ask(self._delete)
 
     def _take_another_name(self) -> None:
+        """Abandon the present name, whose topic may appear at any time, and use a new one."""
         self.unsure.append(self.name)
         self._names += 1
         self.name = f"topic-{self.place}-{self._names}"
@@ -86,6 +88,7 @@ class Administrator(Client):
     # creating
 
     async def _create(self, attempt: Attempt, broker: Broker) -> None:
+        """Create the topic with random settings."""
         options = self.cluster.options
         config = {"segment.bytes": str(options.segment_bytes)}
         if self.random.random() < options.uses.compacted:
@@ -113,6 +116,7 @@ class Administrator(Client):
             self.finish(attempt, RETRY_NS)
 
     def _on_create_error(self, attempt: Attempt, error: RaftlogError) -> None:
+        """Record a failed creation. Raises `PropertyBroken` if the topic exists, since it was deleted."""
         if isinstance(error, TopicExists):
             raise PropertyBroken("deleted-topic-exists", self._evidence(attempt, error))
         if error.outcome == "unknown":
@@ -141,12 +145,14 @@ class Administrator(Client):
             self._end_growth(attempt)
 
     def _on_grow_error(self, attempt: Attempt, error: RaftlogError) -> None:
+        """Record that no partitions were added. Raises `PropertyBroken` if the topic is unknown."""
         if isinstance(error, UnknownTopic):
             raise PropertyBroken("created-topic-unknown", self._evidence(attempt, error))
         self._note(attempt, f"did not add partitions to {self.name}: {type(error).__name__} {error}")
         self._end_growth(attempt)
 
     def _end_growth(self, attempt: Attempt) -> None:
+        """Draw the time of the topic's deletion anew, and end the request."""
         self._is_growing = False
         self._due_ns = self.loop.now_ns + int(self._growth_random.expovariate(0.5) * SECOND_NS)
         self.finish(attempt, RETRY_NS)
@@ -154,6 +160,7 @@ class Administrator(Client):
     # deleting
 
     async def _delete(self, attempt: Attempt, broker: Broker) -> None:
+        """Delete the topic."""
         try:
             await broker.delete_topic(self.name, deadline=attempt.deadline())
         except RaftlogError as error:
@@ -164,6 +171,7 @@ class Administrator(Client):
             self._record_deletion(attempt, "deleted")
 
     def _on_delete_error(self, attempt: Attempt, error: RaftlogError) -> None:
+        """Record a failed deletion; an unknown topic counts as deleted only after a deletion of unknown outcome."""
         if isinstance(error, UnknownTopic):
             if self.topic is Topic.PRESENT:
                 raise PropertyBroken("created-topic-unknown", self._evidence(attempt, error))
@@ -175,14 +183,17 @@ class Administrator(Client):
         self.finish(attempt, RETRY_NS)
 
     def _record_deletion(self, attempt: Attempt, how: str) -> None:
+        """Record that the topic is deleted, and end the request."""
         self._note(attempt, f"{how} {self.name} ({self.topic_id.hex[:8] if self.topic_id else '?'})")
         self.topic, self.topic_id = Topic.ABSENT, None
         self.deleted += 1
         self.finish(attempt, int(self.random.uniform(0, 2) * _ABSENT_NS))
 
     def _note(self, attempt: Attempt, text: str) -> None:
+        """Add an event of this client to the timeline."""
         self.loop.note("admin", f"at {attempt.machine.name}: {text}")
 
     def _evidence(self, attempt: Attempt, error: RaftlogError) -> dict[str, object]:
+        """Return the evidence for a broken property."""
         known = {"topic": self.name, "id": self.topic_id, "known": self.topic.value}
         return {**known, "broker": attempt.machine.name, "error": error}

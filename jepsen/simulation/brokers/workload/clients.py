@@ -43,6 +43,7 @@ class KnownTopic(NamedTuple):
     is_compacted: bool = False
 
     def key(self, number: int) -> GroupKey:
+        """Return the key of a partition's Raft group."""
         return GroupName(self.topic_id, number).group_id.bytes
 
     def partition(self, number: int) -> TopicPartition:
@@ -75,7 +76,7 @@ class Attempt:
         return deadline_in(self.deadline_ms)
 
 
-Work = Callable[[Attempt, Broker], Coroutine[Any, Any, None]]
+Operation = Callable[[Attempt, Broker], Coroutine[Any, Any, None]]
 
 
 class Client(ABC):
@@ -98,43 +99,45 @@ class Client(ABC):
         self.loop.call_at_ns(self.loop.now_ns + delay_ns, self._step_unless_stopped)
 
     def _step_unless_stopped(self) -> None:
+        """Begin a request, unless the client has been stopped."""
         if not self.is_stopped:
             self.step()
 
     # asking
 
-    def some_machine(self) -> Machine:
+    def draw_machine(self) -> Machine:
         """Return a machine: the same one for a while, and then a random one."""
         if self._machine is None or self.random.random() < 0.3:
             self._machine = self.random.choice(list(self.cluster.machines.values()))
         return self._machine
 
-    def ask(self, work: Work) -> None:
-        """Run `work` in the process of any broker, as one request."""
-        attempt = Attempt(self.some_machine(), self.random.choice(self.timeouts_ms))
+    def ask(self, operation: Operation) -> None:
+        """Run `operation` in the process of any broker, as one request."""
+        attempt = Attempt(self.draw_machine(), self.random.choice(self.timeouts_ms))
         due_ns = self.loop.now_ns + (attempt.deadline_ms + SLACK_MS) * MILLISECOND_NS
-        if attempt.machine.spawn(partial(self._work, attempt, work), type(self).__name__):
+        if attempt.machine.spawn(partial(self._execute, attempt, operation), type(self).__name__):
             self.loop.call_at_ns(due_ns, self._give_up, attempt)
             bound_ms = int(attempt.deadline_ms * DEADLINE_STRETCH) + ANSWER_MS
-            self.loop.call_at_ns(self.loop.now_ns + bound_ms * MILLISECOND_NS, self._check_answered, attempt, work)
+            self.loop.call_at_ns(self.loop.now_ns + bound_ms * MILLISECOND_NS, self._check_answered, attempt, operation)
         else:
             self._machine = None
             self.step_later(RETRY_NS)
 
-    async def _work(self, attempt: Attempt, work: Work, broker: Broker) -> None:
-        """Run the work in the broker's process, unless the attempt is over."""
+    async def _execute(self, attempt: Attempt, operation: Operation, broker: Broker) -> None:
+        """Run the operation in the broker's process, unless the attempt is over."""
         if not attempt.has_ended:
-            await work(attempt, broker)
+            await operation(attempt, broker)
         attempt.is_answered = True
 
-    def _check_answered(self, attempt: Attempt, work: Work) -> None:
+    def _check_answered(self, attempt: Attempt, operation: Operation) -> None:
         """Raise `PropertyBroken` if a broker that was running all the time has not answered."""
         if not attempt.is_answered and not attempt.is_interrupted():
-            description = getattr(work, "__name__", type(self).__name__).strip("_")
+            description = getattr(operation, "__name__", type(self).__name__).strip("_")
             numbers = {"broker": attempt.machine.name, "request": description, "deadline_ms": attempt.deadline_ms}
             raise PropertyBroken("no-answer", numbers)
 
     def _give_up(self, attempt: Attempt) -> None:
+        """Record an unknown outcome unless the attempt is over, and schedule the next request."""
         if not attempt.has_ended:
             attempt.has_ended = True
             self._machine = None
@@ -144,7 +147,7 @@ class Client(ABC):
             self.step_later(RETRY_NS)
 
     def on_timeout(self, attempt: Attempt) -> None:  # noqa: B027  # optional hook
-        """Handle a request without an answer in time."""
+        """Update the client after a request had no answer in time."""
 
     # the end of a request
 

@@ -93,6 +93,7 @@ class Committer(Client):
         self._group = ""
 
     def step(self) -> None:
+        """Commit offsets of a random group, read them, or list all groups."""
         self._name = self.random.choice(self.cluster.names)
         self._group = self.random.choice(GROUPS)
         if self.cluster.options.uses.members and self.random.random() < 0.3:
@@ -102,6 +103,7 @@ class Committer(Client):
         self.ask(self.random.choices((self._commit, self._read, self._list), (5, 4, 1))[0])
 
     async def _commit(self, attempt: Attempt, broker: Broker) -> None:
+        """Commit offsets in some partitions of the topic, as a client that is not a member."""
         topic, group = known_topic(broker, self._name), self._group
         if topic is None:
             self.finish(attempt, RETRY_NS)
@@ -123,6 +125,7 @@ class Committer(Client):
             self._on_commit_end(attempt, group, topic, error)
 
     def _on_commit_end(self, attempt: Attempt, group: str, topic: KnownTopic, error: RaftlogError | None) -> None:
+        """Record the outcome of a commit, and end the request."""
         if error is not None:
             self.record_failure(attempt, error)
             return
@@ -136,6 +139,7 @@ class Committer(Client):
         return Offset(max(0, self.loop.now_ns // MILLISECOND_NS - self.random.choice((0, 0, 0, 3_000))))
 
     async def _read(self, attempt: Attempt, broker: Broker) -> None:
+        """Read the committed offsets of the group, and record them."""
         group = self._group
         attempt.op = self.recorder.invoke(self.process, COMMITTED, GroupOffsets(group))
         try:
@@ -150,6 +154,7 @@ class Committer(Client):
             self.finish(attempt, PAUSE_NS)
 
     async def _list(self, attempt: Attempt, broker: Broker) -> None:
+        """List the groups; check that all groups with an acknowledged commit are there."""
         expected = self._commits.groups_to_list()
         try:
             found = await broker.groups.names(deadline=attempt.deadline())

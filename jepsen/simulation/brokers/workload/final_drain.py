@@ -54,10 +54,13 @@ class Drain:
         if not self.cluster.loop.run_until(lambda: not self._left, within_s=WITHIN_S):
             raise PropertyBroken("unreadable", {"not_read": ", ".join(self._left), "within_s": WITHIN_S})
 
-    def _begin(self, random: Random, description: str, work: Callable[[Broker], Coroutine[Any, Any, None]]) -> None:
+    def _begin(
+        self, random: Random, description: str, operation: Callable[[Broker], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Start a read at a random broker; `description` names the partition or group."""
         self._left[description] = None
         machine = random.choice(self.cluster.members())
-        machine.spawn(partial(self._read, description, work), "drain")
+        machine.spawn(partial(self._read, description, operation), "drain")
 
     def _begin_at_leader(self, key: GroupKey, name: str, number: int) -> None:
         """Read the committed records of a partition at its leader."""
@@ -66,8 +69,8 @@ class Drain:
             raise PropertyBroken("unreadable", {"partition": f"{name}/{number}", "why": "no leader"})
         description = f"{name}/{number}"
         self._left[description] = None
-        work = partial(self._read_committed, name, number)
-        leading[0].spawn(partial(self._read, description, work), "drain")
+        operation = partial(self._read_committed, name, number)
+        leading[0].spawn(partial(self._read, description, operation), "drain")
 
     async def _read_committed(self, name: str, number: int, broker: Broker) -> None:
         """Read up to the high watermark. No transaction is open any more, so all these records must be readable."""
@@ -97,23 +100,27 @@ class Drain:
             offset = after
 
     async def _read(
-        self, description: str, work: Callable[[Broker], Coroutine[Any, Any, None]], broker: Broker
+        self, description: str, operation: Callable[[Broker], Coroutine[Any, Any, None]], broker: Broker
     ) -> None:
-        """Run `work` in the broker's process, and remove its description from the open reads."""
+        """Run the read in the broker's process, and remove its description from the open reads.
+
+        Raises `PropertyBroken` if the read fails."""
         try:
-            await work(broker)
+            await operation(broker)
         except RaftlogError as error:
             numbers = {"what": description, "node": broker.node_id, "error": repr(error)}
             raise PropertyBroken("unreadable", numbers) from error
         del self._left[description]
 
     async def _read_commits(self, group: str, broker: Broker) -> None:
+        """Read and record the committed offsets of a group."""
         recorder = self.cluster.recorder
         asked = recorder.invoke(self.cluster.new_process(), COMMITTED, GroupOffsets(group))
         found = await broker.groups.committed(group, deadline=deadline_in(TIMEOUT_MS))
         recorder.ok(asked, self.commits.record_read(group, broker, found))
 
     async def _read_partition(self, name: str, number: int, broker: Broker) -> None:
+        """List the offsets of a partition, and read and record all records between them."""
         recorder, process = self.cluster.recorder, self.cluster.new_process()
         topic = broker.metadata.state.topic(name)
         partition = KnownTopic(name, topic.topic_id, topic.partition_count).partition(number)

@@ -84,9 +84,11 @@ class Member(Client):
         self.is_staying, self.timeouts_ms = True, TIMEOUTS_MS[-1:]
 
     def is_answer_received(self, attempt: Attempt) -> bool:
+        """Return whether the client receives the answer; none is lost once it stays in the group."""
         return not attempt.has_ended if self.is_staying else super().is_answer_received(attempt)
 
     def step(self) -> None:
+        """Send the next request by the join state, or at random pause, leave, or crash."""
         uses = self.cluster.options.uses
         draw = self.random.random()
         if not self.is_staying and draw < uses.stalls:
@@ -114,6 +116,7 @@ class Member(Client):
         return self._join
 
     async def _ask_to_join(self, attempt: Attempt, broker: Broker) -> None:
+        """Request to join the group."""
         self._begin_join()
         uses = self.cluster.options.uses
         topics = tuple(name for name in self.cluster.names if known_topic(broker, name) is not None)
@@ -141,6 +144,7 @@ class Member(Client):
             self.finish(attempt, 0)
 
     async def _sync(self, attempt: Attempt, broker: Broker) -> None:
+        """Send the assignments of all members if this one is the group leader, and receive the own one."""
         joined = self._joined
         assert joined is not None, "it has joined"
         sync = Sync(
@@ -158,6 +162,7 @@ class Member(Client):
             self.finish(attempt, PAUSE_NS)
 
     def _complete_join(self, synced: SyncedGeneration) -> None:
+        """Record the owned partitions of the new generation."""
         self.join_state = JoinState.IN
         self.owned = tuple(decode_assignment(synced.assignment).partitions)
         assert self._join is not None, "it has asked"
@@ -166,7 +171,7 @@ class Member(Client):
         self._join = None
 
     def _on_refusal(self, error: RaftlogError) -> None:
-        """Handle a refusal: an unknown or fenced member begins anew, any other joins again."""
+        """Join again after a refusal; an unknown or fenced member as a new one."""
         if isinstance(error, RebalanceInProgress):
             self.join_state = JoinState.OUT
         elif isinstance(error, UnknownMember | FencedInstance):
@@ -183,6 +188,7 @@ class Member(Client):
     # inside
 
     async def _heartbeat(self, attempt: Attempt, broker: Broker) -> None:
+        """Send a heartbeat."""
         wait_ms = self.random.choice((0, min(HEARTBEAT_MS, attempt.deadline_ms)))
         heartbeat = GroupHeartbeat(self.group, self.member_id, self.generation, self.instance, wait_ms)
         try:
@@ -196,6 +202,7 @@ class Member(Client):
             self.finish(attempt, PAUSE_NS)
 
     async def _commit(self, attempt: Attempt, broker: Broker) -> None:
+        """Commit offsets of some owned partitions under the own generation."""
         name, numbers = self._draw_owned()
         topic = known_topic(broker, name)
         numbers = [number for number in numbers if topic is not None and number < topic.partitions]
@@ -240,6 +247,7 @@ class Member(Client):
         return Offset(max(0, number) * 64 + self.process % 64)
 
     async def _leave(self, attempt: Attempt, broker: Broker) -> None:
+        """Leave the group, and forget the member's state whatever the answer is."""
         leave = Leave(self.group, (MemberToLeave(self.member_id, self.instance),))
         self.join_state, self.member_id, self.generation, self.owned = JoinState.OUT, "", -1, ()
         with suppress(RaftlogError):  # then its session ends without it

@@ -67,6 +67,7 @@ class Request:
 
     @property
     def number(self) -> int:
+        """Sequence number of the first record."""
         assert self.send.sequenced is not None, self.send
         return self.send.sequenced.sequence
 
@@ -116,11 +117,12 @@ class IdempotentProducer:
         return max(0, self._paused_until_ns - self.cluster.loop.now_ns)
 
     def may_request_id(self) -> bool:
-        """Return whether this lane requests the producer id; the others wait for it."""
+        """Return whether the calling lane shall request the producer id; true for one lane at a time."""
         is_first, self._is_asking = not self._is_asking, True
         return is_first
 
     def end_id_request(self, identity: tuple[int, int] | None) -> None:
+        """End the request for an id; `identity` is the new id and epoch, None after an error."""
         self._is_asking = False
         if identity is not None:
             self._identity = identity
@@ -169,6 +171,7 @@ class Lane(Client):
         self._is_asking = False
 
     def step(self) -> None:
+        """Send the next request or repeat the present one; at times repeat an old one, pause, or end the stream."""
         stream = self._stream
         if stream is not None and stream.has_ended:
             self._stream = self._request = None
@@ -187,11 +190,13 @@ class Lane(Client):
             self.ask(self._send_next)
 
     def on_timeout(self, attempt: Attempt) -> None:
+        """Let another lane request the producer id."""
         if self._is_asking:
             self._is_asking = False
             self._producer.end_id_request(None)
 
     async def _send_next(self, attempt: Attempt, broker: Broker) -> None:
+        """Send the present request again, or a new one; without a producer id request one."""
         stream = self._producer.stream or self._producer.begin_stream(broker)
         if stream is None:
             await self._ask_for_id(attempt, broker)
@@ -205,6 +210,7 @@ class Lane(Client):
         await self._send(stream, self._request, attempt, broker)
 
     async def _ask_for_id(self, attempt: Attempt, broker: Broker) -> None:
+        """Allocate a producer id, unless another lane does so."""
         if not self._producer.may_request_id():
             self.finish(attempt, RETRY_NS)
             return
@@ -223,6 +229,7 @@ class Lane(Client):
             self.finish(attempt, 0)
 
     def _next_request(self, stream: BatchStream, attempt: Attempt) -> Request:
+        """Return the next request of the stream, with new values, and record it."""
         partition = stream.topic.partition(stream.number)
         sequenced = Sequenced(stream.producer, stream.epoch, stream.next_sequence)
         send, records = self._values.draw(partition, is_compacted=stream.topic.is_compacted)
@@ -240,6 +247,7 @@ class Lane(Client):
         return request
 
     async def _send(self, stream: BatchStream, request: Request, attempt: Attempt, broker: Broker) -> None:
+        """Send a request once; handle the answer or the refusal."""
         if known_topic(broker, stream.topic.name) != stream.topic:
             self._wait_or_end(stream, request, attempt)  # another topic of this name, or none: it may be there later
             return
@@ -283,6 +291,7 @@ class Lane(Client):
             raise PropertyBroken("answers-differ", numbers)
 
     def _on_answer(self, stream: BatchStream, request: Request, first: Offset, attempt: Attempt) -> None:
+        """Record the first answer of a request, and schedule the next one."""
         if not request.is_done and not stream.has_ended:
             request.is_done = True
             stream.open.remove(request)
@@ -315,6 +324,7 @@ class Lane(Client):
         self._wait_or_end(stream, request, attempt, is_gone=isinstance(error, UnknownTopic))
 
     def _wait_or_end(self, stream: BatchStream, request: Request, attempt: Attempt, *, is_gone: bool = False) -> None:
+        """Retry later; end the stream if the topic was deleted or the request is too old."""
         is_late = self.loop.now_ns - request.began_ns > DELIVERY_TIMEOUT_NS
         if (is_late or is_gone or self.watch.is_deleted(stream.topic.topic_id)) and not stream.has_ended:
             self._producer.end_stream()

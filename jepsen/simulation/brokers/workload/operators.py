@@ -48,6 +48,7 @@ class AcceptedRequests:
         self.count = 0
 
     def record_assignment(self, name: GroupName, version: int) -> None:
+        """Record the version of an accepted assignment."""
         self.count += 1
         self.versions[name] = max(version, self.versions.get(name, 0))
 
@@ -78,6 +79,7 @@ class Operator(Client):
         }
 
     def step(self) -> None:
+        """Send a random request, or start a long absence of a broker."""
         order = self.random.choice(self.elasticity.orders)
         if order is Order.ABSENCE:
             self.faults.inject(Fault.ABSENCE)
@@ -86,6 +88,7 @@ class Operator(Client):
             self.ask(partial(self._carry_out, order))
 
     def _pause_ns(self) -> int:
+        """Return a random pause until the next request, in nanoseconds."""
         return int(self.random.expovariate(1 / self.elasticity.pause_s) * SECOND_NS)
 
     async def _carry_out(self, order: Order, attempt: Attempt, broker: Broker) -> None:
@@ -102,22 +105,25 @@ class Operator(Client):
 
     # ambushes
 
-    def _strike_later(self, target: "Callable[[], Machine | None]") -> None:
+    def _strike_later(self, find_machine: "Callable[[], Machine | None]") -> None:
+        """Strike the machine that `find_machine` returns, after a random delay."""
         delay_ns = int(self.random.uniform(*STRIKE_S) * SECOND_NS)
-        self.loop.call_at_ns(self.loop.now_ns + delay_ns, self._strike, target)
+        self.loop.call_at_ns(self.loop.now_ns + delay_ns, self._strike, find_machine)
 
-    def _strike(self, target: "Callable[[], Machine | None]") -> None:
-        machine = target()
+    def _strike(self, find_machine: "Callable[[], Machine | None]") -> None:
+        """Crash the machine that `find_machine` returns, cut its power, or isolate it; nothing for None."""
+        machine = find_machine()
         if machine is not None and not self.is_stopped:
             self.faults.strike(machine)
 
     def _controller_machine(self) -> Machine | None:
+        """Return the machine of the controller's leader; None without one."""
         group_id = self.cluster.controller_group_id()
         found = None if group_id is None else self.cluster.leader(group_id.bytes)
         return None if found is None else found[0]
 
     def _maybe_kill(self, nodes: list[int]) -> None:
-        """Kill one of a partition's new replicas during the move, by chance."""
+        """Strike one of these nodes soon, by chance."""
         machines = [self.cluster.machines[NodeId(node)] for node in nodes]
         if machines and self.random.random() < self.elasticity.strikes:
             self._strike_later(partial(self.random.choice, machines))
@@ -146,10 +152,14 @@ class Operator(Client):
         return self.random.sample(nodes, min(len(nodes), self.random.choice(counts)))
 
     async def _move(self, broker: Broker, deadline: Deadline) -> str:
+        """Move a random partition; return a description for the timeline."""
         target = self._draw_target(broker)
-        return "nothing to move" if target is None else await self._move_one(target, broker, deadline)
+        return "nothing to move" if target is None else await self._move_partition(target, broker, deadline)
 
-    async def _move_one(self, target: Target, broker: Broker, deadline: Deadline) -> str:
+    async def _move_partition(self, target: Target, broker: Broker, deadline: Deadline) -> str:
+        """Assign the partition to random brokers; return a description for the timeline.
+
+        By chance one of its new replicas is struck during the move. Raises `RaftlogError`."""
         nodes = self._draw_nodes(broker, target)
         expected = target.version if self.random.random() < 0.5 else None
         self._maybe_kill([node for node in nodes if node not in target.nodes])
@@ -166,20 +176,22 @@ class Operator(Client):
             return "nothing to move"
         rival = self.random.choice(list(self.cluster.machines.values()))
         rival.spawn(partial(self._move_as_rival, target), "a rival")
-        return await self._move_one(target, broker, deadline)
+        return await self._move_partition(target, broker, deadline)
 
     async def _move_as_rival(self, target: Target, broker: Broker) -> None:
+        """Move the partition as another operator, and note the outcome."""
         try:
-            outcome = await self._move_one(target, broker, deadline_in(RIVAL_MS))
+            outcome = await self._move_partition(target, broker, deadline_in(RIVAL_MS))
         except RaftlogError as error:
             outcome = f"{type(error).__name__} {error}"
         self.loop.note("operator", f"the rival at n{broker.node_id}: {outcome}")
 
     async def _cancel(self, broker: Broker, deadline: Deadline) -> str:
+        """Move a partition, and soon cancel this move or all moves of a broker; return a description."""
         target = self._draw_target(broker)
         if target is None:
             return "nothing to move"
-        outcome = await self._move_one(target, broker, deadline)
+        outcome = await self._move_partition(target, broker, deadline)
         await asyncio.sleep(self.random.uniform(0, 0.3))
         if self.random.random() < 0.5:
             version = await broker.operations.partitions.cancel_reconfiguration(
@@ -193,6 +205,7 @@ class Operator(Client):
         return f"{outcome}, cancelled"
 
     async def _transfer(self, broker: Broker, deadline: Deadline) -> str:
+        """Transfer the leadership of a random partition to one of its replicas; return a description."""
         target = self._draw_target(broker)
         if target is None:
             return "nothing to lead"
@@ -205,6 +218,7 @@ class Operator(Client):
     # brokers
 
     async def _toggle_maintenance(self, broker: Broker, deadline: Deadline) -> str:
+        """Begin or end the maintenance mode of a random broker; return a description."""
         state, operations = broker.metadata.state, broker.operations
         in_maintenance = state.in_maintenance()
         if in_maintenance and self.random.random() < 0.6:
@@ -216,6 +230,7 @@ class Operator(Client):
         return f"{node} {'on' if is_on else 'off'}: {await operations.brokers.maintenance(node, deadline=deadline)}"
 
     async def _decommission(self, broker: Broker, deadline: Deadline) -> str:
+        """Decommission a random broker, recommission one, or query the status; return a description."""
         state, operations = broker.metadata.state, broker.operations
         brokers = state.all_brokers()
         draining = [each.node_id for each in brokers if each.is_draining]
@@ -241,12 +256,14 @@ class Operator(Client):
     # the whole cluster
 
     async def _balance(self, broker: Broker, deadline: Deadline) -> str:
+        """Request a rebalance, and query moves and status; return a description."""
         operations = broker.operations
         count = await operations.balancing.rebalance(deadline=deadline)
         moves = await operations.partitions.reconfigurations(deadline=deadline)
         return f"{count} shall move, {len(moves)} move; {await operations.balancing.balancer_status(deadline=deadline)}"
 
     async def _change_settings(self, broker: Broker, deadline: Deadline) -> str:
+        """Change the cluster's settings at random; return a description."""
         wanted = {
             "balancer.mode": self.random.choice(MODES),
             "replicas.repair.after.ms": self.elasticity.repair_after_ms,

@@ -27,10 +27,12 @@ class Producer(Client):
         self._values = Values(self.process, random, cluster.options)
 
     def step(self) -> None:
+        """Send one request with records."""
         self.ask(self._produce)
 
     async def _produce(self, attempt: Attempt, broker: Broker) -> None:
-        name, number = self._target()
+        """Write new values to a random partition, as records or as a batch."""
+        name, number = self._draw_partition()
         topic = known_topic(broker, name)
         if topic is None:
             self.finish(attempt, RETRY_NS)
@@ -50,7 +52,8 @@ class Producer(Client):
             return
         self._on_answer(attempt, topic, number, send, first, acks)
 
-    def _target(self) -> tuple[str, int]:
+    def _draw_partition(self) -> tuple[str, int]:
+        """Return a topic's name and a partition number, which the caller reduces to the topic's partitions."""
         wanted = list(self.cluster.wanted.values())
         if wanted:
             return self.random.choice(wanted)
@@ -74,11 +77,13 @@ class Producer(Client):
     async def _produce_batches(
         self, broker: Broker, topic: KnownTopic, number: int, records: list[NewRecord], acks: Acks, attempt: Attempt
     ) -> int:
+        """Produce the records as one batch, and return the offset of the first one."""
         batch = build_batch(records, now_ms=attempt.machine.wall_ms())
         done = await broker.produce_batches(topic.name, number, batch, acks=acks, deadline=attempt.deadline())
         return done.base_offset
 
     def _on_answer(self, attempt: Attempt, topic: KnownTopic, number: int, send: Send, first: int, acks: Acks) -> None:
+        """Check that acknowledged records are committed, and record the answer unless it is lost."""
         after = Offset(first + len(send.values))
         if acks == ALL:
             self.watch.observe_acknowledgement(topic.key(number), str(send.partition), Offset(first), after)

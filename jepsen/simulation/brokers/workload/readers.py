@@ -34,22 +34,26 @@ class Reader(Client):
         self._reads: TopicPartition | None = None
 
     def step(self) -> None:
+        """Read on, or list the offsets; at times change to another partition."""
         if not self._name or self.random.random() < 0.05:
             self._name = self.random.choice(self.cluster.names)
             self._number = self.random.randrange(self.cluster.options.numbers_max)
         self.ask(self._list if self.random.random() < 0.25 else self._poll)
 
     def _topic(self, broker: Broker) -> KnownTopic | None:
+        """Return the topic in the broker's metadata; None if it is missing or has no such partition."""
         topic = known_topic(broker, self._name)
         return topic if topic is not None and self._number < topic.partitions else None
 
     def _assign(self, partition: TopicPartition, offset: Offset) -> None:
+        """Set the partition and the position, and record that."""
         self._reads, self.position = partition, offset
         self.recorder.ok(self.recorder.invoke(self.process, ASSIGN, Assign(((partition, offset),))))
 
     # polls
 
     async def _poll(self, attempt: Attempt, broker: Broker) -> None:
+        """Fetch records from the position on, and record them."""
         topic, number = self._topic(broker), self._number  # the reader may go on before this one is answered
         if topic is None:
             self.finish(attempt, RETRY_NS)
@@ -81,6 +85,9 @@ class Reader(Client):
             self.finish(attempt, int(self.random.uniform(0.2, 1) * POLL_NS))
 
     def _on_poll_error(self, attempt: Attempt, partition: TopicPartition, error: RaftlogError) -> None:
+        """Record a failed read; below the log start, go on from there.
+
+        Raises `PropertyBroken` if an offset at or above the log start is out of range."""
         if isinstance(error, OffsetOutOfRange) and error.first <= self.position:
             numbers = {"partition": partition, "offset": self.position, "error": error}
             raise PropertyBroken("known-offset-out-of-range", {**numbers, "broker": attempt.machine.name})
@@ -97,6 +104,7 @@ class Reader(Client):
     # where it ends
 
     async def _list(self, attempt: Attempt, broker: Broker) -> None:
+        """List the offsets of the partition, and record the end if the request was linearizable."""
         topic, number = self._topic(broker), self._number
         if topic is None:
             self.finish(attempt, RETRY_NS)

@@ -20,9 +20,11 @@ class Trimmer(Client):
     """Simulated client that deletes records below an offset, with one request at a time."""
 
     def step(self) -> None:
+        """Delete records of a random partition."""
         self.ask(self._trim)
 
     async def _trim(self, attempt: Attempt, broker: Broker) -> None:
+        """Delete the records below a random offset, and record the new log start."""
         topic = known_topic(broker, self.random.choice(self.cluster.names))
         if topic is None or (topic.is_compacted and not self.cluster.options.uses.trims_compacted):
             self.finish(attempt, PAUSE_NS)

@@ -54,16 +54,18 @@ class Values:
         return f"{_ONCE}{value}" if self._once.random() < self._options.uses.once else shared
 
     def _record(self, value: int, key: str, tombstones: tuple[int, ...]) -> NewRecord:
+        """Return a record of the value: a tombstone with the value in a header, or a padded text."""
         if value in tombstones:
             return NewRecord(None, key.encode(), headers=((_HEADER, b"%d" % value),))
         return NewRecord(self._text(value), key.encode())
 
     def _text(self, value: int) -> bytes:
+        """Return the value as text, with random padding."""
         return b"%d " % value + bytes(self._random.randint(0, self._options.value_bytes))
 
 
 def parse_value(record: Record) -> int:
-    """Return the number that was written."""
+    """Return the value of a record, or of a tombstone's header."""
     if record.value is not None:
         return int(record.value.split(b" ", 1)[0])
     return int(next((text for name, text in record.headers if name == _HEADER), b"0") or b"0")

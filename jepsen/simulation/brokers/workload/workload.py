@@ -43,7 +43,8 @@ class Workload:
         self.readers = [Reader(cluster, cluster.random(f"reader {place}")) for place in range(options.readers)]
 
     def start(self) -> None:
-        for client in self._all():
+        """Start all clients within two seconds."""
+        for client in self._clients():
             client.step_later(client.random.randint(0, 2_000) * MILLISECOND_NS)
         if self.kafka is not None:
             self.kafka.start()
@@ -58,17 +59,20 @@ class Workload:
             member.stay_in_group()
 
     def stop(self) -> None:
+        """Stop all clients, after their open requests."""
         if self.kafka is not None:
             self.kafka.stop()
             self.cluster.loop.run_for(KAFKA_STOP_S)
-        self._stop(self._all())
+        self._stop(self._clients())
 
     def _stop(self, clients: list[Client]) -> None:
+        """Stop these clients, and run until their open requests have ended."""
         for client in clients:
             client.is_stopped = True
         self.cluster.loop.run_for((TIMEOUTS_MS[-1] + SLACK_MS) / 1000 + 0.1)
 
     def acknowledged(self) -> int:
+        """Return the number of acknowledged records."""
         more = 0 if self.kafka is None else self.kafka.acknowledged()
         return more + sum(producer.acknowledged for producer in self._writers())
 
@@ -82,9 +86,11 @@ class Workload:
         }
 
     def _writers(self) -> "list[Producer | IdempotentProducer]":
+        """Return all producers."""
         return [*self.producers, *self.idempotent_producers]
 
-    def _all(self) -> list[Client]:
+    def _clients(self) -> list[Client]:
+        """Return all clients, without those of Kafka's protocol."""
         lanes = [lane for producer in self.idempotent_producers for lane in producer.lanes]
         writers = [*self.administrators, *self.producers, *lanes, *self.trimmers]
         return [*writers, *self.readers, *self.committers, *self.members]
