@@ -89,7 +89,7 @@ class NodeDisk:
     def fill(self, secretly: bool = False) -> None:
         """Fail writes that need new space with ENOSPC; allocated space can still be overwritten.
 
-        `statvfs` reports no free space. With `secretly` it reports the real free space, as with a quota."""
+        `statvfs` reports no free space. With `secretly` it reports the real free space, as when a quota is full."""
         self._control.set("is_full", 2 if secretly else 1)
 
     def free(self) -> None:

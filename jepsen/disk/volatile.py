@@ -1,6 +1,7 @@
 """State of a node's files and names that is not durable, as recorded by its shim.
 
-The layout is that of `shim/shim.h`: a page with the numbers, slots, ops, and an image of 4 KiB for each slot."""
+The layout is that of `shim/shim.h`: a page with counts and positions, the slots, the operations on names, and an image
+of 4 KiB for each slot."""
 
 import mmap
 import struct

@@ -37,8 +37,8 @@ Replicas that differ permanently never show all records, so every such run waits
 class PlantedOptions(RunOptions):
     """Options of a run with a planted bug.
 
-    `bug` is empty for brokers without one. A finding of one of these kinds detects the bug, and the script stops at the
-    first such finding."""
+    `bug` is empty for brokers without one. Findings of the kinds in `detected_by` detect the bug, and the script
+    stops at the first such finding."""
 
     bug: str
     detected_by: tuple[str, ...]
@@ -87,7 +87,7 @@ class PlayedRun(NamedTuple):
 
 
 def main(names: Sequence[str], runs: int, seed: int | None, store: Path, *, is_sound: bool, as_json: bool) -> int:
-    """Play the cases of these bugs (all by default) and return the exit code; Ctrl-C ends the command after a case."""
+    """Play the cases of these bugs (all by default) and return the exit code; Ctrl-C ends the series."""
     if unknown := [name for name in names if name in UNSEEN]:
         raise click.UsageError(f"real processes do not show {unknown[0]}: {UNSEEN[unknown[0]]}")
     wanted = list(names) or list(REAL)

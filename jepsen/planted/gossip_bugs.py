@@ -44,6 +44,7 @@ def retransmit_without_end() -> None:
     take = Broadcasts.take
 
     def take_without_limit(self: Broadcasts, room: int, times_max: int, excluded: NodeId | None = None) -> list[Claim]:
+        """Return claims for a datagram, with a hundred times the limit of retransmissions."""
         return take(self, room, 100 * times_max, excluded)
 
     replace_method(Broadcasts, "take", take_without_limit)
@@ -54,6 +55,7 @@ def overfill_datagrams() -> None:
     take = Broadcasts.take
 
     def take_all(self: Broadcasts, room: int, times_max: int, excluded: NodeId | None = None) -> list[Claim]:
+        """Return all pending claims, as if the datagram had no limit."""
         return take(self, 1 << 30, times_max, excluded)
 
     replace_method(Broadcasts, "take", take_all)

@@ -46,7 +46,7 @@ def count_follower_unsynced() -> None:
 
 
 def commit_old_term() -> None:
-    """Commit entries of earlier terms by counting (thesis 3.6.2, figure 3.7)."""
+    """Commit entries of earlier terms by counting their replicas (thesis 3.6.2, figure 3.7)."""
 
     def commit_any_term(self: Leader) -> None:
         """Commit up to the index that a quorum holds, without checking the term of the entry."""

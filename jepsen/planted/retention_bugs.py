@@ -115,7 +115,7 @@ def drop_newest_value() -> None:
 
 
 def resurrect_key() -> None:
-    """Remove tombstones in their first run, without a check that the records they delete were removed."""
+    """Remove tombstones in the first compaction, although older records of their keys may still exist."""
     keys, stays = Compaction._find_keys, Compaction._is_kept
 
     def keys_without_tombstones(batch: memoryview) -> Generator[CompactionStep, None, dict[bytes, int]]:

@@ -1,9 +1,10 @@
 """Cluster in virtual time: machines, network, Raft groups, observers, and the history of its clients.
 
     loop, network     one of each
-    machines          by node id; the first `options.nodes` have a replica of every group from the start, the others
-    none groups            plans: id, name, first roll, and the properties that are watched checker           checks the
-    history of the clients while it is recorded
+    machines          by node id; the first `options.nodes` have a replica of every Raft group from the start, the
+                      others have none
+    groups            plans: id, name, first roll, and the properties that are watched
+    checker           checks the history of the clients while it is recorded
 
 Everything random comes from the seed, each part of the cluster from a generator of its own. Made by `run`.
 """
@@ -298,4 +299,5 @@ def newest_entries(group: PartitionReplica) -> list[Entry]:
 
 
 def _replica_since_start(machine: Machine) -> Replica:
+    """Return the identity of the machine's replicas, with the number of the present start."""
     return Replica(machine.me, machine.node.starts)

@@ -1,9 +1,8 @@
 """Machine of the cluster: a node, a disk that outlives crashes, and the driver in its process.
 
-The disk has a uuid, which together with the node's id identifies a voter. After damage to the journal, or
-a wipe, the disk gets a new uuid: votes and acknowledgements under the old one are void, and an operator has to replace
-the member (`operator`). A process whose
-disk fails exits, and the supervisor starts it again.
+The disk has a uuid, which together with the node's id identifies a voter. After damage to the journal, or a
+wipe, the disk gets a new uuid: votes and acknowledgements under the old uuid are void, and an operator has to replace
+the member (`operator`). A process whose disk fails exits, and the supervisor starts it again.
 
     boot epoch = number of starts,    driver is not None ⇒ the process is up and has recovered its groups
 """
@@ -225,4 +224,5 @@ class Machine:
 
     @staticmethod
     def _new_uuid(random: Random) -> uuid.UUID:
+        """Return a random uuid for a disk."""
         return uuid.UUID(int=random.getrandbits(128), version=4)

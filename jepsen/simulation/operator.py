@@ -84,60 +84,70 @@ class Operator:
         if change is not None:
             machine.call(partial(self._change, change))
 
-    def _interfere(self, machine: Machine, held: Configuration) -> None:
+    def _interfere(self, machine: Machine, configuration: Configuration) -> None:
         """Try to demote two voters at once, without waiting for pending changes; at most one change may succeed."""
-        for voter in self.random.sample(held.voters, min(2, len(held.voters) - 1)):
-            voters = tuple(other for other in held.voters if other != voter)
-            change = ConfigurationChange(voters, (*held.learners, voter), held.index)
-            if self.fault_budget.allows(self.plan, Configuration(held.index, voters, change.learners, held.voters)):
+        for voter in self.random.sample(configuration.voters, min(2, len(configuration.voters) - 1)):
+            voters = tuple(other for other in configuration.voters if other != voter)
+            change = ConfigurationChange(voters, (*configuration.learners, voter), configuration.index)
+            if self.fault_budget.allows(
+                self.plan, Configuration(configuration.index, voters, change.learners, configuration.voters)
+            ):
                 machine.call(partial(self._change, change))
 
     def _next_change(self, group: PartitionReplica) -> ConfigurationChange | None:
         """Return the next configuration change towards the target; None if there is none, or none is allowed now.
 
         First missing replicas become learners, then caught-up learners become voters, then unwanted members leave."""
-        held = group.core.configuration
+        configuration = group.core.configuration
         wanted = [self.cluster.machines[node_id].me for node_id in self.target]
-        missing = [replica for replica in wanted if replica not in held.voters and replica not in self.plan.retired]
+        missing = [
+            replica for replica in wanted if replica not in configuration.voters and replica not in self.plan.retired
+        ]
         for replica in missing:
-            if replica not in held.learners:
+            if replica not in configuration.learners:
                 if not self._ensure_exists(replica):
                     return None
-                added = self._allow_change(held, held.voters, (*held.learners, replica))
+                added = self._allow_change(configuration, configuration.voters, (*configuration.learners, replica))
                 if added is not None:
                     return added
                 break  # too many members are lost: those without a vote have to leave first
-        obsolete = [voter for voter in held.voters if voter not in wanted]
+        obsolete = [voter for voter in configuration.voters if voter not in wanted]
         obsolete.sort(key=lambda voter: self.cluster.machine_of(voter) is not None)
         caught_up = [replica for replica in missing if self._is_caught_up(group, replica)]
         if caught_up:
             leaves = obsolete[:1] if self.random.random() < 0.6 else []
-            return self._exchange_voter(held, caught_up[0], leaves) or self._exchange_voter(
-                held, caught_up[0], obsolete[:1]
+            return self._exchange_voter(configuration, caught_up[0], leaves) or self._exchange_voter(
+                configuration, caught_up[0], obsolete[:1]
             )
         if obsolete and not missing:
-            voters = tuple(voter for voter in held.voters if voter != obsolete[0])
-            return self._allow_change(held, voters, held.learners)
-        learners = tuple(learner for learner in held.learners if learner in wanted)
-        return self._allow_change(held, held.voters, learners) if learners != held.learners else None
+            voters = tuple(voter for voter in configuration.voters if voter != obsolete[0])
+            return self._allow_change(configuration, voters, configuration.learners)
+        learners = tuple(learner for learner in configuration.learners if learner in wanted)
+        return (
+            self._allow_change(configuration, configuration.voters, learners)
+            if learners != configuration.learners
+            else None
+        )
 
     def _exchange_voter(
-        self, held: Configuration, enters: ReplicaId, leaves: list[ReplicaId]
+        self, configuration: Configuration, enters: ReplicaId, leaves: list[ReplicaId]
     ) -> ConfigurationChange | None:
         """Return the change that makes `enters` a voter and removes `leaves`; None if it is not allowed.
 
         Other voters on the same node, with a lost disk, are removed as well."""
-        same_node = [voter for voter in held.voters if voter.node_id == enters.node_id]
-        voters = tuple(voter for voter in held.voters if voter not in leaves and voter not in same_node)
-        learners = tuple(learner for learner in held.learners if learner != enters)
-        return self._allow_change(held, (*voters, enters), learners)
+        same_node = [voter for voter in configuration.voters if voter.node_id == enters.node_id]
+        voters = tuple(voter for voter in configuration.voters if voter not in leaves and voter not in same_node)
+        learners = tuple(learner for learner in configuration.learners if learner != enters)
+        return self._allow_change(configuration, (*voters, enters), learners)
 
     def _allow_change(
-        self, held: Configuration, voters: tuple[ReplicaId, ...], learners: tuple[ReplicaId, ...]
+        self, configuration: Configuration, voters: tuple[ReplicaId, ...], learners: tuple[ReplicaId, ...]
     ) -> ConfigurationChange | None:
         """Return the change if it leaves enough healthy members, else None."""
-        change = ConfigurationChange(voters, learners, held.index)
-        is_sound = len(voters) > 0 and self.fault_budget.allows(self.plan, held.begin_change(change, held.index))
+        change = ConfigurationChange(voters, learners, configuration.index)
+        is_sound = len(voters) > 0 and self.fault_budget.allows(
+            self.plan, configuration.begin_change(change, configuration.index)
+        )
         return change if is_sound else None
 
     def _ensure_exists(self, replica: ReplicaId) -> bool:
@@ -186,22 +196,22 @@ class Operator:
 
     # removed replicas
 
-    def _leftover_machines(self, held: Configuration) -> list[Machine]:
+    def _leftover_machines(self, configuration: Configuration) -> list[Machine]:
         """Return machines with a replica that neither belongs to the Raft group nor is wanted as a member."""
         return [
             machine
             for machine, _ in self.cluster.replicas(self.plan)
-            if not held.has_member(machine.me) and machine.me not in map(self._replica_on, self.target)
+            if not configuration.has_member(machine.me) and machine.me not in map(self._replica_on, self.target)
         ]
 
     def _replica_on(self, node_id: NodeId) -> ReplicaId:
         """Return the identity that a replica on this node has now."""
         return self.cluster.machines[node_id].me
 
-    def _remove_leftover_replicas(self, held: Configuration) -> None:
+    def _remove_leftover_replicas(self, configuration: Configuration) -> None:
         """Retire replicas that were removed from the group, and delete them after `LINGER_NS`."""
         now_ns = self.cluster.loop.now_ns
-        for machine in self._leftover_machines(held):
+        for machine in self._leftover_machines(configuration):
             since_ns = self._removed_ns.setdefault(machine.me, now_ns)
             self.plan.retired.add(machine.me)
             if now_ns - since_ns >= LINGER_NS:
@@ -215,8 +225,10 @@ class Operator:
 
 
 def _list_nodes(nodes: tuple[NodeId, ...]) -> str:
+    """Return the node ids as text."""
     return ", ".join(map(str, nodes))
 
 
 def _list_replicas(replicas: tuple[ReplicaId, ...]) -> str:
+    """Return the replicas as text."""
     return ", ".join(map(str, replicas)) or "none"

@@ -64,7 +64,9 @@ class Promises:
             self._record_durable(sender, term, message.boundary.index, log)
 
     def record_cut(self, replica: ReplicaId, cut_to: Index, term: Term, log: LogView) -> None:
-        """Record that the replica, now in `term`, cut its log above the index, as a follower may for a later leader."""
+        """Record that a replica in `term` removed all entries above `cut_to`.
+
+        Raises `PropertyBroken` if the replica had reported one of them as durable to the leader of this term."""
         held = self._durable.get(replica)
         if held is None:
             return
@@ -81,14 +83,14 @@ class Promises:
             self._durable[replica] = held._replace(entry=EntryId(cut_to, log.term_at(cut_to)))
 
     def can_be_committed(
-        self, leader: ReplicaId, term: Term, committed: Index, held: Configuration, log: LogView
+        self, leader: ReplicaId, term: Term, committed: Index, configuration: Configuration, log: LogView
     ) -> bool:
         """Return whether a quorum can hold a leader's commit durably.
 
         A voter counts if it has reported a durable position of at least `committed` to the leader of this term. If
         these voters are no majority, the leader must count itself, and its durable position is recorded as a
         promise."""
-        for half in (held.voters, held.outgoing):
+        for half in (configuration.voters, configuration.outgoing):
             others = sum(voter != leader and self._has_reported(voter, term, committed) for voter in half)
             majority = len(half) // 2 + 1
             if half and others < majority:
@@ -102,7 +104,7 @@ class Promises:
         return self._durable_reports.get((voter, term), 0) >= index
 
     def has_promised(self, replica: ReplicaId) -> bool:
-        """Return whether the replica has reported a durable entry."""
+        """Return whether the replica has reported a durable entry to another one."""
         held = self._durable.get(replica)
         return held is not None and held.entry.index > 0
 

@@ -16,7 +16,7 @@
 
 All state is kept in the harness: from Readys (`observe_ready`), messages (`observe_message`), recovered logs
 (`observe_restart`) and answers (`observe_acknowledgement`). A broken property is `PropertyBroken`; nothing here is an
-assertion, so it works under `python -O`. Called by `observer`.
+assertion, so it works under `python -O`. Called by `cluster` and `brokers.watch`.
 
 The entries of a replica are followed as they are appended, so by induction log matching needs one check per entry and
 replica; a commit then only compares terms."""

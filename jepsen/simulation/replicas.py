@@ -38,11 +38,11 @@ def are_equal(leader: PartitionReplica, members: Sequence[PartitionReplica]) -> 
 
 
 def compare_files(name: object, replicas: Mapping[str, tuple[TimedDisk, PartitionReplica]]) -> None:
-    """Check that segment files of one name have the same bytes on all replicas.
+    """Check that segment files of one base offset have the same bytes on all replicas.
 
     Below the newest compaction mark only the newest records must be equal, not the files. Call it when the replicas
-    `are_equal`. `replicas` has machines' names as keys; A violation names the Raft group by `name`.
-    """
+    `are_equal`. The keys of `replicas` are machines' names. Raises `PropertyBroken`, which names the Raft group by
+    `name`."""
     files = {machine: _segments(disk, group) for machine, (disk, group) in replicas.items()}
     mark = max(group.log.mark.compacted_to for _, group in replicas.values())
     start = max((min(segments) for segments in files.values() if segments), default=0)

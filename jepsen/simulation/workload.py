@@ -333,5 +333,6 @@ class Workload:
         return sum(producer.acknowledged for producers in self.producers.values() for producer in producers)
 
     def _clients(self) -> list[Client]:
+        """Return all producers and readers."""
         producers = [producer for each in self.producers.values() for producer in each]
         return [*producers, *self.readers]

@@ -9,8 +9,8 @@
     wiped        the disk is replaced by an empty one
     stale        the disk is reset to its content of two starts ago, or earlier
 
-Damage stays within the fault model (`fault_budget`). The process may run meanwhile, or be started on it. Extended by
-`faults`.
+Damage stays within the fault model (`fault_budget`). The process may run meanwhile, or start on the
+damaged disk. Extended by `faults`.
 """
 
 from collections.abc import Callable

@@ -122,7 +122,7 @@ class Founding(Site[Member]):
         self.options = options
         self.faults = FoundingFaults(self.loop, self.network, self.machines, self.random("faults"))
         self.taken: dict[int, str] = {}
-        """First ids of the blocks that were given out, with the recipient."""
+        """Machine that received each allocated block of ids, by the first id of the block."""
         self._is_healed = False
         self._random = self.random("takers")
 
@@ -180,7 +180,7 @@ class Founding(Site[Member]):
             if machine.node.process is None and machine.node.starts and down_until_ns <= self.loop.now_ns:
                 machine.start()
 
-    # takers of producer ids
+    # allocation of producer ids
 
     def _allocate_ids_later(self, machine: Machine[Member]) -> None:
         """Allocate producer ids at the machine now, if it serves, and schedule the next allocation."""

@@ -113,7 +113,7 @@ class MembershipCheck:
         self._changes.setdefault(key, []).append(_Change(entry, now_ns))
         after, copy = entry.configuration, self._copies.get(replica)
         if before.is_joint or after is None or copy is None:
-            return  # the exit drops what the entry into the joint configuration was checked by
+            return  # the exit from a joint configuration was checked when the joint one began
         known = [*self._known.get((replica, key), ()), *_current_assignment(copy, key)]
         if known and not any(_is_explained_by(orders, before, after) for orders in known):
             wanted = " or ".join(_format_replicas(orders.wanted) for orders in known)

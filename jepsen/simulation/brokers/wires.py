@@ -85,6 +85,7 @@ class StreamTransport(asyncio.Transport):
         return max(0, self._stream.pending_bytes - SOCKET_BYTES)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Set the number of pending bytes above which writing is paused; `low` is ignored."""
         self._high_bytes = HIGH_BYTES if high is None else high
 
     def can_write_eof(self) -> bool:

@@ -229,6 +229,7 @@ class SimulatedDisk(Disk):
         self._journal.apply((parent, name, None))
 
     def descriptor_shortage(self, path: str) -> OSError | None:
+        """Return `open_error` if it is a lack of descriptors, otherwise None."""
         return os_error(self.open_error, path) if self.open_error in DESCRIPTOR_ERRORS else None
 
     def lock(self, path: str) -> SimulatedLock:
@@ -270,6 +271,7 @@ class SimulatedDisk(Disk):
             raise error
 
     def submit_sync(self, files: Sequence[File], directories: Sequence[str], done: SyncDone) -> None:
+        """Submit a sync of the present state; `done` is called when the owner completes the sync."""
         self._pending.append(self._begin(files, directories, done))
 
     @property
@@ -395,6 +397,7 @@ class SimulatedDisk(Disk):
     # Paths to nodes
 
     def _files(self) -> Iterator[tuple[str, Inode]]:
+        """Return all files with their paths, sorted by path."""
         return ((path, node) for path, node in walk(self._root) if isinstance(node, Inode))
 
     def _find(self, path: str) -> Node | None:

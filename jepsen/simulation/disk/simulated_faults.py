@@ -39,6 +39,7 @@ class Capture(NamedTuple):
 
 
 def flip_coin(random: Random) -> bool:
+    """Return true or false at random, with equal chances."""
     return random.random() < 0.5
 
 

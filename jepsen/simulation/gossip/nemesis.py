@@ -123,7 +123,7 @@ class Nemesis:
     def plan_faults(self, first: float, last: float) -> None:
         """Schedule random faults at random times between `first` and `last`, each with a check of the queues."""
         when = first
-        while self._options.troubles and when < last:
+        while self._options.faults and when < last:
             self._world.call_at(when, self._inject_fault)
             self._world.call_at(when, self._watch.check_queues_bounded)
             when += self._random.expovariate(1 / 6.0)
@@ -144,7 +144,7 @@ class Nemesis:
         }
         process = self._random_process()
         if process is not None:
-            fault_functions[self._random.choice(self._options.troubles)](process)
+            fault_functions[self._random.choice(self._options.faults)](process)
 
     def _crash(self, process: Process) -> None:
         """Kill the process without an announcement."""

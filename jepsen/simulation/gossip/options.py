@@ -43,7 +43,7 @@ class GossipOptions:
 
     Then no other member may ever be declared dead, and all members must detect each event within ten protocol
     periods."""
-    troubles: tuple[GossipFault, ...]
+    faults: tuple[GossipFault, ...]
     safety_s: float
     settling_s: float
     """Time, in seconds after healing, within which the views of all members agree."""
@@ -68,7 +68,7 @@ def draw(seed: int) -> GossipOptions:
         delay_max_s=_draw_delay(random),
         description_bytes=random.choice((0, 120, 400)),
         is_steady=False,
-        troubles=tuple(trouble for trouble in GossipFault if random.random() < share),
+        faults=tuple(fault for fault in GossipFault if random.random() < share),
         safety_s=90.0,
         settling_s=60.0,
     )
@@ -85,7 +85,7 @@ def draw_steady(seed: int, *, members: int, loss: float, safety_s: float = CONTR
         delay_max_s=_draw_delay(random),
         description_bytes=120,
         is_steady=True,
-        troubles=(),
+        faults=(),
         safety_s=safety_s,
         settling_s=20.0,
     )

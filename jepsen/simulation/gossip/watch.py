@@ -157,6 +157,7 @@ class Watch:
             raise PropertyBroken("gossip-cost", {"bytes_per_s": round(cost), "most": COST_BYTES_PER_S_MAX})
 
     def _process(self, node_id: NodeId) -> Process:
+        """Return the process of a node."""
         return self.world.processes[node_id - 1]
 
     def _actual_state(self, process: Process) -> str:

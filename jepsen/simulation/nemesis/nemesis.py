@@ -1,8 +1,8 @@
 """Nemesis of the cluster: periods with faults, quiet periods, and an end at which all faults end.
 
 A period draws one to three of the kinds of faults that the run's options allow. A fault ends after a drawn time, within
-its period or beyond it, so that some overlap; before a quiet period all faults end. A supervisor starts
-machines that are down. The effect of each fault is in `faults`."""
+its period or beyond it, so that some overlap; before a quiet period all faults end. A supervisor starts machines
+that are down. The effect of each fault is in `faults`."""
 
 from random import Random
 from typing import Final

@@ -35,7 +35,7 @@ def bridge(nodes: Sequence[int], random: Random) -> list[Cut]:
 
 
 def majorities_ring(nodes: Sequence[int], random: Random) -> list[Cut]:
-    """Return cuts such that every node receives from a majority (itself included), no two from the same one.
+    """Return cuts such that each node receives from a majority that includes it, and no two from the same majority.
 
     Some links are cut in one direction only, where this is not possible otherwise."""
     order = shuffle_nodes(nodes, random)

@@ -1,8 +1,8 @@
 """Transport of one process over the simulated network, by datagrams or by one ordered stream per pair of nodes.
 
-The driver uses it as it uses real connections. Sent buffers are copied to bytes, as by a
-kernel, so that later changes by their sender have no effect. Each bulk request opens a stream. Messages are dropped
-while the stream to their receiver is being opened."""
+The driver uses it as it uses real connections. Sent buffers are copied to bytes, as by a kernel, so
+that later changes by their sender have no effect. Each bulk request opens a stream. Messages are dropped while the
+stream to their receiver is being opened."""
 
 import asyncio
 from collections.abc import Callable, Sequence

@@ -51,6 +51,7 @@ def _make_refusal(name: str) -> Any:
     """Return a method of this name that raises `RealInputOutput`."""
 
     def refused(*args: object, **options: object) -> NoReturn:
+        """Raise `RealInputOutput`."""
         raise RealInputOutput(f"{name} does not exist in virtual time: simulated code does no real input or output")
 
     refused.__name__ = refused.__qualname__ = name

@@ -57,7 +57,7 @@ class Commits:
             self._doubts.pop(_UncertainCommit(group, topic.name, number, offset), None)
 
     def groups_to_list(self) -> list[tuple[str, UUID]]:
-        """Return the groups that have committed an offset."""
+        """Return the groups with an acknowledged commit, each with the id of the commit's topic."""
         return list(self.acknowledged)
 
     def record_read(self, group: str, broker: Broker, found: Committed) -> GroupOffsets:

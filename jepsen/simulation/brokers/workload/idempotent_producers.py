@@ -143,9 +143,9 @@ class IdempotentProducer:
         return self.stream
 
     def end_stream(self, *, is_expired: bool = False) -> None:
-        """End the stream; its open requests get an unknown outcome. The producer continues with the next epoch.
+        """End the stream; its open requests get an unknown outcome.
 
-        `is_expired`: with a new id instead."""
+        The producer continues with the next epoch or a new id; with `is_expired` always with a new id."""
         if self.stream is None or self._identity is None:
             return
         for request in self.stream.open:

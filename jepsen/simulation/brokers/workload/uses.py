@@ -24,7 +24,7 @@ class WorkloadFeatures:
     idempotent_producers: int
     """Idempotent producers, each with five requests in flight."""
     restarts: float
-    """Chance, before each request of such a producer, that it begins anew with another epoch or id."""
+    """Chance, before each request of an idempotent producer, that it begins anew with another epoch or id."""
     producers_max: int
     """Number of idempotent producers that a partition stores."""
     replays: float

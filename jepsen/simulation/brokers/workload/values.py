@@ -31,7 +31,7 @@ class Values:
         self._next = process * VALUES_PER_CLIENT
 
     def draw(self, partition: TopicPartition, *, is_compacted: bool) -> tuple[Send, list[NewRecord]]:
-        """Return values for one request."""
+        """Return new values for one request: as the history records them, and as records to write."""
         first = self._next
         self._next += self._random.choice((1, 1, 2, 3, 8))
         values = tuple(range(first, self._next))
