@@ -44,7 +44,7 @@ _OVERVIEW: Final = "/v1/cluster/health_overview"
 
 
 def kill_quiesced_leader(stage: Stage) -> None:
-    """Check that a quiesced partition elects a leader when its own is killed."""
+    """Check that a quiesced partition elects a new leader when its leader is killed."""
     own = OwnTopic(stage, {})
     stage.wait_until(lambda: own.write(stage.nodes[0])[0] == 200, "a record is taken", WRITTEN_S_MAX)
     leader = stage.leader(own.place)
@@ -267,7 +267,7 @@ def _answers(node: ClusterNode) -> bool:
 def damage_old_records(stage: Stage) -> None:
     """Damage old records, which are no longer in the journal, on one of the two nodes that acknowledged them.
 
-    The other of the two is down meanwhile."""
+    The other of these nodes is paused meanwhile, so that the victim only reaches the node without the records."""
     own = OwnTopic(stage, {})
     stage.wait_until(lambda: own.write(stage.nodes[0])[0] == 200, "a record is taken", WRITTEN_S_MAX)
     leader = stage.leader(own.place)

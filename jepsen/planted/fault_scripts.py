@@ -26,9 +26,10 @@ def lose_data_of_one(
     shape: str = "",
     slow_syncs: bool = False,
 ) -> Script:
-    """Make one of two acknowledging nodes lose data, then connect it only to the third, which never had the records.
+    """Return a script in which one of two acknowledging nodes loses data.
 
-    `slow_syncs` applies to that node while records are acknowledged."""
+    Afterwards this node reaches only the third node, which never had the records. With `slow_syncs` its syncs are
+    slow while records are acknowledged."""
 
     def play(stage: Stage) -> None:
         """Run the script on the stage's brokers."""
@@ -56,7 +57,7 @@ def lose_data_of_one(
 
 
 def _copy_follower_disk(stage: Stage) -> Running:
-    """Copy the disk of a follower, as the begin of a fault, and return the fault."""
+    """Begin the fault that copies a follower's disk and restores the copy at the fault's end; return the fault."""
     copied = stage.begin("damage", stage.others(stage.leader())[0], shape="stale")
     stage.wait_served()
     stage.wait(1)
@@ -66,7 +67,7 @@ def _copy_follower_disk(stage: Stage) -> Running:
 class Elections:
     """Monitor that finds, in the nodes' logs, new elections won in the first partition.
 
-    It is quicker than a query for the leader, which takes half a second while other nodes are stopped."""
+    To read the logs is quicker than a query for the leader, which takes half a second while other nodes are stopped."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage

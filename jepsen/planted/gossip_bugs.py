@@ -72,7 +72,9 @@ def leave_outdated_claims() -> None:
 
 
 def forget_incarnations() -> None:
-    """Begin at the same incarnation at every start, so that a restart does not override the claim of the crash."""
+    """Begin at the same incarnation at every start.
+
+    So a restart does not override the claim that the member is dead."""
     replace_method(GossipIdentity, "first_incarnation", property(lambda _identity: 1))
 
 

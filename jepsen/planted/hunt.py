@@ -13,7 +13,9 @@ from jepsen.simulation.campaign import LEVELS
 
 
 def hunt(name: str, first: int, seeds: int) -> dict[str, Any]:
-    """Return the first seed that detected the bug, the property it broke, and the counts of other failures."""
+    """Plant the bug and run seeds; return the first seed that detects the bug, and the broken property.
+
+    Both are None if no seed does. The result also counts the other failures."""
     bug = BUGS[name]
     bug.plant()
     others: Counter[str] = Counter()

@@ -70,7 +70,7 @@ def leave_joint_on_fail_over() -> None:
     leave_if_committed = Leader._leave_joint_if_committed
 
     def leave_inherited(self: Leader) -> bool:
-        """Leave a joint configuration of an earlier leader at once, its own as usual; return whether it was left."""
+        """Leave a joint configuration of an earlier leader at once, a later one as usual; return whether it left."""
         replica = self._replica
         current = replica.configuration
         if not current.is_joint or current.index > self.first_own_index:
@@ -111,7 +111,7 @@ def transfer_to_just_promoted() -> None:
         return self.target is not None
 
     def campaign_on_request(self: Follower, message: TimeoutNow) -> RoleChange:
-        """Campaign at the leader's request without checking the own log."""
+        """Campaign at the leader's request without checking the replica's log."""
         return RoleChange(Role.CANDIDATE, "the leader handed over", is_transfer=True)
 
     def accept_transfer_claim(replica: RaftReplica, request: VoteRequest) -> bool:

@@ -4,6 +4,6 @@
 def replace_method(owner: object, name: str, function: object) -> None:
     """Replace a function of the product.
 
-    Raises `AttributeError` when it no longer exists: the bug must be rewritten."""
+    Raises `AttributeError` if the owner has no such function: then the bug must be rewritten."""
     getattr(owner, name)
     setattr(owner, name, function)

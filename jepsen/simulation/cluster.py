@@ -208,7 +208,7 @@ class Cluster:
                 plan.begun.add(machine.me)
 
     def on_open(self, machine: Machine, driver: Driver) -> None:
-        """Check that no replica is missing that has promised anything. See `Watcher`."""
+        """Check that the process has all replicas that reported a durable entry and were not removed. See `Watcher`."""
         for plan in self.groups:
             if machine.me in plan.retired or plan.key in driver.groups:
                 continue

@@ -81,8 +81,8 @@ DRIVER_FAULTS: Final = tuple(fault for fault in Fault if fault not in BROKERS_ON
 class AppendDeferral(NamedTuple):
     """Settings of deferred appends, which followers beyond the quorum get later.
 
-    An append of up to `bytes_max` bytes is deferred by `delay_ms`, or until the quorum has not committed it for
-    `quorum_wait_ms`. With `bytes_max` 0 no append is deferred."""
+    An append of up to `bytes_max` bytes is deferred for `delay_ms`, or for `quorum_wait_ms` if the quorum has not
+    committed it by then. With `bytes_max` 0 no append is deferred."""
 
     bytes_max: int
     delay_ms: int

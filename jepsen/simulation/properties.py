@@ -331,11 +331,13 @@ class GroupProperties:
         if not recovered.is_damaged:
             self._check_configuration(replica, recovered.configuration, recovered.committed)
 
-    def _check_configuration(self, replica: Replica, held: Configuration, committed: Index) -> None:
-        """Check that the configuration is the newest committed one, whose voters may differ from an older one's."""
+    def _check_configuration(self, replica: Replica, configuration: Configuration, committed: Index) -> None:
+        """Check that a recovered configuration is the newest one known to be committed, or a later one."""
         newest = next((each for each in reversed(self.committed_configurations) if each.index <= committed), None)
-        if newest is not None and (held.index < newest.index or (held.index == newest.index and held != newest)):
-            self._fail("old-configuration", replica, holds=held, newest=newest, committed=committed)
+        if newest is not None and (
+            configuration.index < newest.index or (configuration.index == newest.index and configuration != newest)
+        ):
+            self._fail("old-configuration", replica, holds=configuration, newest=newest, committed=committed)
 
     def _check_recovered(self, replica: Replica, entry: Entry) -> None:
         """Check that an entry recovered from a disk was observed before with the same bytes.

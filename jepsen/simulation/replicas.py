@@ -12,7 +12,7 @@ from raftlog.types import Index
 
 
 def scrub(group: PartitionReplica | None) -> None:
-    """Read every entry in the files, to detect damage."""
+    """Read every entry in the replica's files, to detect damage; do nothing for None."""
     index = 0 if group is None else group.log.boundary.index + 1
     while group is not None and index <= group.log.written_index:
         try:

@@ -135,9 +135,9 @@ class BrokerCluster(Site[Broker]):
         for machine in self.machines.values():
             is_seed = machine.node_id <= options.seeds
             if machine.node_id > options.seeds + options.joiners:
-                self.start_within(machine, random.uniform(*LATE_S))
+                self.start_after(machine, random.uniform(*LATE_S))
             else:
-                self.start_within(machine, random.uniform(0, START_S) + (0 if is_seed else random.uniform(0, JOIN_S)))
+                self.start_after(machine, random.uniform(0, START_S) + (0 if is_seed else random.uniform(0, JOIN_S)))
 
     def new_process(self) -> int:
         """Return a new number for a client's process in the history."""

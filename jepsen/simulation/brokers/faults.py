@@ -65,7 +65,7 @@ class Faults(DiskFaults):
     # long absence, and the return of absent machines
 
     def _start_absence(self) -> None:
-        """Stop one machine for so long that retention removes the records that it lacks."""
+        """Stop one machine for so long that retention on the others removes records that this machine lacks."""
         machine = self.random_machine()
         is_any_absent = any(due_ns > self.loop.now_ns for due_ns in self.absent_until_ns.values())
         if is_any_absent or len(self.machines) < 3:
@@ -122,7 +122,7 @@ class Faults(DiskFaults):
     # gossip
 
     def _block_gossip(self) -> None:
-        """Cut all gossip, cut that of one broker, or lose a third of it; connections are not affected."""
+        """Cut all gossip, cut one broker's gossip, or lose a third of all gossip; connections are not affected."""
         gossip_network = self.cluster.network.gossip_network
         if gossip_network is None:
             return

@@ -38,7 +38,9 @@ Within = Callable[[float, str, Callable[[], list[str]]], None]
 
 
 class FinalRequests:
-    """Last requests of operators. `wait_for_none` waits until its function returns an empty list, or raises."""
+    """Last requests of operators.
+
+    `wait_for_none` waits until its function returns an empty list, or raises `PropertyBroken`."""
 
     def __init__(self, cluster: BrokerCluster, taken: AcceptedRequests, wait_for_none: Within) -> None:
         self.cluster, self.taken = cluster, taken
@@ -109,7 +111,7 @@ class FinalRequests:
         return [broker.node_id for broker in self.cluster.newest_state().all_brokers() if broker.is_draining]
 
     async def _recommission_if_needed(self, node: NodeId, broker: Broker) -> None:
-        """Recommission a broker that cannot be spared; its status must give a reason."""
+        """Recommission a decommissioned broker that cannot be spared; check that its status gives a reason."""
         state = broker.metadata.state
         if self._is_dispensable(node, state):
             return

@@ -154,7 +154,7 @@ class Founding(Site[Member]):
         """Run to the end of all faults, and then check the properties. Raises `PropertyBroken`."""
         random = self.random("start")
         for machine in self.machines.values():
-            self.start_within(machine, random.uniform(0, self.options.spread_s))
+            self.start_after(machine, random.uniform(0, self.options.spread_s))
             self.loop.call_at_ns(TAKE_NS, self._allocate_ids_later, machine)
         self._supervise()
         self._inject_fault(self.random("nemesis"))

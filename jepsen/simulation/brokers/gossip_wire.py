@@ -69,7 +69,7 @@ class Interference:
         self._kept: list[bytes] = []
 
     def send(self, datagram: bytes, send: "Callable[[bytes], None]", later: "Callable[[int, bytes], None]") -> None:
-        """Send a datagram, and later perhaps an old or a changed one too."""
+        """Send a datagram by `send`, and perhaps an old or a changed one by `later`, after a delay in nanoseconds."""
         send(datagram)
         random = self._random
         if self._share == 0.0 or random.random() >= self._share:
@@ -99,7 +99,7 @@ class Interference:
         return datagram[: self._random.randrange(len(datagram))]
 
     def _extend(self, datagram: bytes) -> bytes:
-        """Return the datagram with so many random bytes after it that it is too long."""
+        """Return the datagram followed by so many random bytes that it is too long."""
         return datagram + self._random.randbytes(DATAGRAM_BYTES_MAX)
 
     def _forge(self, datagram: bytes) -> bytes:

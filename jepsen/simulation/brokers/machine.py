@@ -167,7 +167,9 @@ class Machine(Generic[S]):
             self.node.crash()
 
     async def _run(self, process: Process) -> None:
-        """Run the program until its end, note the reason, and end the process. Errors of operation end it too."""
+        """Run the program until its end, note the reason, and end the process.
+
+        A `RaftlogError` or `OSError` of the program ends the process as well."""
         try:
             await self.program(self, self._environment(process))
             end = "it was ordered to stop"

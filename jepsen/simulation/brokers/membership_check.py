@@ -27,7 +27,9 @@ GRACE_NS: Final[int] = 2 * SECOND_NS
 
 
 class _WantedMembers(NamedTuple):
-    """Assignment of one Raft group in one copy of the controller's state: members that it must and may have."""
+    """Wanted members of one Raft group in one copy of the controller's state.
+
+    `dispensable` has those of them that a leader may still remove."""
 
     wanted: frozenset[ReplicaId]
     dispensable: frozenset[ReplicaId]
@@ -84,7 +86,7 @@ class MembershipCheck:
         self._leading[replica, key] = term
 
     def record_follower(self, replica: Replica, group: GroupProperties, key: GroupKey, term: Term) -> None:
-        """Record that a replica is a follower in this term; a candidate that deposed it must have had a vote."""
+        """Record that a replica follows in this term; if it led before, some candidate of the term must have a vote."""
         led = self._leading.pop((replica, key), None)
         if led is None or led >= term:
             return
@@ -96,7 +98,7 @@ class MembershipCheck:
     def _is_removed(self, group: GroupProperties, key: GroupKey, candidate: ReplicaId, asked_ns: int) -> bool:
         """Return whether a committed change removed the candidate's vote well before it campaigned.
 
-        False if a later change, committed or not, restored it."""
+        False if a later change, committed or not, restored the vote."""
         for change in self._changes.get(key, [])[::-1]:
             entry, members = change.entry, change.entry.configuration
             assert members is not None, entry

@@ -174,7 +174,7 @@ class BrokerOptions:
 
     @property
     def numbers_max(self) -> int:
-        """Bound of the partition numbers that clients draw, which count modulo the topic's partitions."""
+        """Bound of the partition numbers that clients draw, not included; a topic may have fewer partitions."""
         return self.partitions_max + (ADDED_MAX if self.growth else 0)
 
     def with_lost_files(self) -> "BrokerOptions":

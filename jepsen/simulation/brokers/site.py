@@ -117,8 +117,8 @@ class Site(ABC, Generic[S]):
         metadata.observers.insert(0, on_applied)
         self.watch.on_state(machine.node, metadata.state)
 
-    def start_within(self, machine: Machine[S], seconds: float) -> None:
-        """Start the machine at a random time within `seconds`, unless it was started meanwhile."""
+    def start_after(self, machine: Machine[S], seconds: float) -> None:
+        """Start the machine after `seconds`, unless it was started meanwhile."""
         self.loop.call_at_ns(self.loop.now_ns + int(seconds * SECOND_NS), self._start, machine)
 
     def _start(self, machine: Machine[S]) -> None:

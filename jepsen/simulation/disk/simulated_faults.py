@@ -118,7 +118,7 @@ class Inode:
         self._cut_undo_at_durable_size()
 
     def _persist_size(self, capture: Capture, random: Random) -> None:
-        """Make the present or the captured size durable; a later change than the captured one only at random."""
+        """Make the captured size durable; if the size has changed since then, at random the present size."""
         if self._size_generation <= capture.generation or flip_coin(random):
             self.durable_size, self._durable_size_generation = len(self.content), self._generation
         elif capture.generation > self._durable_size_generation:

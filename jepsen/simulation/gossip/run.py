@@ -17,8 +17,8 @@ FOUNDING_S = 15.0
 def simulate_gossip(seed: int, members: int | None = None, loss: float | None = None) -> Outcome:
     """Run a seed to its end or to the first broken property.
 
-    With `members` or `loss` it is a steady run of ten minutes with these; a missing one is 100 or 0.05.
-    """
+    With `members` or `loss` the run is steady and takes ten minutes; the defaults are 100 members and a loss of
+    0.05."""
     if members is None and loss is None:
         return simulate_options(draw(seed))
     options = draw_steady(seed, members=members or 100, loss=0.05 if loss is None else loss)

@@ -132,7 +132,7 @@ class MachineFaults(ABC, Generic[M]):
         return [first, *self.random.sample(others, max(chosen, 1) - 1)]
 
     def undo_later(self, seconds: tuple[float, float], undo: Callable[[], object]) -> None:
-        """Call `undo` after a random time within `seconds`, unless `heal` is called before."""
+        """Call `undo` after a random time between the two `seconds`, unless `heal` is called before."""
         due_ns = self.loop.now_ns + int(self.random.uniform(*seconds) * SECOND_NS)
         self.loop.call_at_ns(due_ns, self._undo, self._healed, undo)
 
@@ -144,7 +144,7 @@ class MachineFaults(ABC, Generic[M]):
     # machines
 
     def keep_down(self, machine: M, seconds: tuple[float, float] = DOWN_S) -> None:
-        """Keep the machine down for a random time within `seconds`, before the supervisor starts it."""
+        """Keep the machine down for a random time between the two `seconds`; then the supervisor may start it."""
         self.down_until_ns[machine.node_id] = self.loop.now_ns + int(self.random.uniform(*seconds) * SECOND_NS)
 
     def _crash(self) -> None:

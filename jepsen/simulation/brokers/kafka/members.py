@@ -112,7 +112,7 @@ class KafkaGroupMember(KafkaRole):
         await self._sync(topic, joined)
 
     async def _sync(self, topic: KnownTopic, joined: Any) -> None:
-        """Send the assignments of all members if this one is the group leader; receive and record the own one."""
+        """Send all members' assignments if this member is the group leader; receive and record its own."""
         request = schemas.request_class(ApiKey.SYNC_GROUP)
         wanted = request(
             group_id=GROUP,
@@ -138,7 +138,7 @@ class KafkaGroupMember(KafkaRole):
         self._join = None
 
     async def _on_refusal(self, code: ErrorCode) -> None:
-        """Handle a refusal: reset the member, coordinator or generation by the error code."""
+        """Reset the member id, the coordinator or the generation, as the error code requires, and wait."""
         if code is ErrorCode.UNKNOWN_MEMBER_ID:
             self._member = ""
         if code not in (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION):

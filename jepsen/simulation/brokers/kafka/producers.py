@@ -38,7 +38,9 @@ _RETRIED_CODES: Final = frozenset(
 
 
 class _Lane:
-    """Sender of batches of one producer to one partition, one at a time; `sequence` is that of the next record."""
+    """Sender of batches of one producer to one partition, one at a time.
+
+    `sequence` is the sequence number of the next record."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -55,7 +57,7 @@ class KafkaProducer(KafkaRole):
         self._values = [Values(process, self.random, cluster.options) for process in self._processes]
 
     async def step(self) -> None:
-        """Allocate a producer id, and write until it is abandoned."""
+        """Allocate a producer id, and write batches until the id is abandoned."""
         request = schemas.request_class(ApiKey.INIT_PRODUCER_ID)
         host = self.client.any_host()
         given = await self.client.ask(host, request(transactional_id=None, transaction_timeout_ms=1_000), 1, 2 * ASK_S)

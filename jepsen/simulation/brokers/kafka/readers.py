@@ -145,7 +145,9 @@ async def fetch_committed(role: KafkaRole, number: int, position: Offset, wait_m
 
 
 def committed_batches(found: Any) -> list[memoryview]:
-    """Return the batches of a row without those of aborted transactions, as clients read them."""
+    """Return the batches in a partition's row of a fetch answer, without those of aborted transactions.
+
+    Raises `PropertyBroken` if an aborted transaction begins at or above the last stable offset."""
     batches = [batch for _, batch in read_batches(bytes(found.records or b""))]
     aborted = [(each.producer_id, each.first_offset) for each in found.aborted_transactions or ()]
     for producer_id, first in aborted:

@@ -265,7 +265,7 @@ class TransactionalRole(KafkaRole):
 
 
 class KafkaTransactor(TransactionalRole):
-    """Producer of transactions that append to some partitions; in half of them both records are of one transfer."""
+    """Producer of transactions that append to some partitions; half of them transfer an amount between two."""
 
     async def transact(self, topic: KnownTopic) -> None:
         """Execute a transaction: a transfer between both partitions, or up to three appends."""
@@ -337,7 +337,7 @@ class KafkaChain(TransactionalRole):
 
 
 def _codes_in(answer: Any) -> list[ErrorCode]:
-    """Return all error codes of an answer, of each partition if it has some."""
+    """Return all error codes in an answer: its own, and those of its partitions."""
     found = [code_in(answer.error_code)] if hasattr(answer, "error_code") else []
     for topic in getattr(answer, "topics", ()):
         found += [code_in(each.error_code) for each in topic.partitions]

@@ -151,7 +151,7 @@ class WireClient:
         return self._leaders.get((topic, partition))
 
     def forget(self, topic: str, partition: int) -> None:
-        """Remove a leader that did not serve from the cache."""
+        """Remove the partition's leader from the cache, since it did not serve."""
         self._leaders.pop((topic, partition), None)
 
     async def refresh(self, topic: str, timeout_s: float) -> None:

@@ -21,7 +21,7 @@ from raftlog.partitions.broker import Broker
 
 
 class Topic(Enum):
-    """State of the topic with the client's name. `UNSURE` is final."""
+    """State of the topic with the administrator's present name, as the administrator knows it. `UNSURE` is final."""
 
     ABSENT = "absent"
     PRESENT = "present"

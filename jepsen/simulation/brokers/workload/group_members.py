@@ -110,7 +110,7 @@ class Member(Client):
     # joining
 
     def _begin_join(self) -> Op:
-        """Return the history's invocation of the present join, one for all of its requests."""
+        """Return the invocation of the present join; record it at the first of the join's requests."""
         if self._join is None:
             self._join = self.recorder.invoke(self.process, JOIN, Membership(self.group, self.member_id))
         return self._join
@@ -144,7 +144,7 @@ class Member(Client):
             self.finish(attempt, 0)
 
     async def _sync(self, attempt: Attempt, broker: Broker) -> None:
-        """Send the assignments of all members if this one is the group leader, and receive the own one."""
+        """Send all members' assignments if this member is the group leader; receive its own."""
         joined = self._joined
         assert joined is not None, "it has joined"
         sync = Sync(
@@ -202,7 +202,7 @@ class Member(Client):
             self.finish(attempt, PAUSE_NS)
 
     async def _commit(self, attempt: Attempt, broker: Broker) -> None:
-        """Commit offsets of some owned partitions under the own generation."""
+        """Commit offsets of some owned partitions under the member's generation."""
         name, numbers = self._draw_owned()
         topic = known_topic(broker, name)
         numbers = [number for number in numbers if topic is not None and number < topic.partitions]

@@ -307,7 +307,10 @@ class Lane(Client):
     def _on_refusal(
         self, stream: BatchStream, request: Request, error: RaftlogError, attempt: Attempt, *, is_next: bool
     ) -> None:
-        """Handle a refusal; a request out of order after one still under way is sent again."""
+        """Retry a refused request later, or end its stream.
+
+        `is_next`: no earlier request of the stream was open when this one was sent. Raises `PropertyBroken` for a
+        refusal that is not permitted."""
         _check_id_error(error, stream)
         if self.cluster.options.uses.producers_max < PRODUCERS_MAX and isinstance(error, UnknownProducer) and is_next:
             if not stream.has_ended:

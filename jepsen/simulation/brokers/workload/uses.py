@@ -64,7 +64,7 @@ NONE: Final = WorkloadFeatures(
 
 
 def draw_once(random: Random, uses: WorkloadFeatures) -> WorkloadFeatures:
-    """Return a copy with keys that are written exactly once, from the first record on and after deletions."""
+    """Return a copy in which, by chance, some keys are written only once and trimmers trim compacted topics."""
     return replace(uses, once=random.choice((0.0, 0.2, 0.5)), trims_compacted=random.random() < 0.5)
 
 
