@@ -92,6 +92,9 @@ class TlsSockets:
         tls: ServerTls,
         listener: str,
     ) -> None:
+        """Prepare to accept TLS connections on listening sockets; `factory` creates the protocol of a connection.
+
+        `listener` is the name for logs."""
         self._loop = asyncio.get_running_loop()
         self._factory, self._tls, self._listener = factory, tls, listener
         self.sockets = tuple(sockets)
@@ -107,6 +110,7 @@ class TlsSockets:
         return len(self._handshakes)
 
     async def start_serving(self) -> None:
+        """Begin to accept connections."""
         for each in self.sockets:
             self._loop.add_reader(each, self._accept, each)
 
@@ -128,6 +132,10 @@ class TlsSockets:
             await asyncio.wait(list(self._handshakes))
 
     def _accept(self, listening: socket.socket) -> None:
+        """Accept waiting connections, and begin their handshakes.
+
+        Above `HANDSHAKES_MAX` the oldest handshake is cancelled. Without free file descriptors accepting pauses for
+        `_ACCEPT_PAUSE_S` seconds."""
         for _ in range(_ACCEPTED_AT_ONCE):
             try:
                 accepted, name = listening.accept()

@@ -86,6 +86,9 @@ class Agent:
         random: Random,
         config: SwimConfig | None = None,
     ) -> None:
+        """Create a stopped agent of this process, which other members reach at `address`.
+
+        `description` is spread to all members, `keys` sign and verify datagrams, and `wire` sends them."""
         self.on_change: Callable[[MemberChange], None] = lambda change: None
         self.on_conflict: Callable[[Conflict], None] = lambda conflict: None
         self._loop = asyncio.get_running_loop()

@@ -103,6 +103,7 @@ def encode(cluster: bytes, messages: Iterable[Message]) -> bytes:
 
 
 def _message_to_list(message: Message) -> list[object]:
+    """Return a message as a list for msgpack."""
     if isinstance(message, Claim):
         return _claim_to_list(message)
     return [KINDS[type(message)], *message]
@@ -182,6 +183,7 @@ def _claim_from_fields(
 
 
 def _build_entries(buckets: list[int], entries: list[Any]) -> DigestEntries:
+    """Return the entries of digest buckets, from lists of msgpack."""
     return DigestEntries(tuple(buckets), tuple(DigestEntry(*each) for each in entries))
 
 

@@ -56,6 +56,7 @@ def _claims(view: MembershipView, node_ids: Iterable[NodeId], now: float) -> lis
 
 
 def _drop_unknown(members: Iterable[GossipMember | None]) -> Iterable[GossipMember]:
+    """Return the members without None."""
     return (member for member in members if member is not None)
 
 

@@ -21,6 +21,7 @@ class Roster:
     """All known members by node id, this one first, with the ring that gives each a neighbour to probe."""
 
     def __init__(self, me: GossipMember) -> None:
+        """Create a roster with this process as its only member."""
         self.me = me.node_id
         self._members: dict[NodeId, GossipMember] = {}
         self._ring: list[tuple[int, NodeId]] = []
@@ -61,6 +62,7 @@ class Roster:
         return self.up_count - len(self._suspects)
 
     def members_in_buckets(self, buckets: tuple[int, ...]) -> list[GossipMember]:
+        """Return the members that belong to these buckets of the digest."""
         wanted = frozenset(buckets)
         return [member for member in self if bucket_of(member.node_id) in wanted]
 

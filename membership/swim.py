@@ -59,6 +59,7 @@ class Swim:
     """SWIM state machine of this member, without I/O: its view of all members, and the messages to send."""
 
     def __init__(self, me: GossipIdentity, description: bytes, config: SwimConfig, random: Random) -> None:
+        """Create the state machine of this process, which knows no other member yet."""
         assert len(description) <= DESCRIPTION_BYTES_MAX, len(description)
         self._me = me
         self._config = config
@@ -286,6 +287,7 @@ class Swim:
         self._ping(sequence, member, now)
 
     def _ping(self, sequence: int, member: GossipMember, now: float) -> None:
+        """Send a ping to a member, with pending claims."""
         self._outbox.send(member.address, Ping(sequence, member.node_id, member.disk_uuid), about=member, now=now)
 
     def _ask_helpers(self, probe: Probe) -> None:

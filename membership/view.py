@@ -30,6 +30,7 @@ class MembershipView:
     `suspicions` has exactly the other members in state suspect."""
 
     def __init__(self, me: GossipIdentity, description: bytes, config: SwimConfig, random: Random) -> None:
+        """Create a view with this process as its only member."""
         self._me = me
         self._config = config
         about = Announcement(me.first_incarnation, me.address, description)

@@ -127,6 +127,7 @@ class UdpWire(asyncio.DatagramProtocol):
         _logger.debug("gossip: %s", exc)
 
     def send(self, datagram: bytes, address: Address) -> None:
+        """Send a datagram. Drop it if the wire is closed, the host's name is not resolved, or the system refuses it."""
         ip = self._names.find_ip(address[0])
         if ip is None or self._transport is None or self._transport.is_closing():
             return
@@ -138,6 +139,7 @@ class UdpWire(asyncio.DatagramProtocol):
     # streams
 
     async def open(self, address: Address) -> GossipStream:
+        """Open a stream to a member. Raises `OSError` and `TimeoutError`."""
         async with asyncio.timeout(STREAM_S_MAX):
             return _TcpStream(*await asyncio.open_connection(*address, limit=FRAME_BYTES_MAX), address)
 
@@ -190,7 +192,7 @@ class _TcpStream:
 
 
 async def _close_at_once(stream: GossipStream) -> None:
-    return None
+    """End an incoming stream at once."""
 
 
 def _bind(host: str, port: int) -> tuple[socket.socket, socket.socket]:

@@ -79,6 +79,7 @@ class BrokerParts:
         environment: NodeEnvironment,
         gate: BrokerGate,
     ) -> None:
+        """Create all components of a broker and connect them; `gate` refuses requests while the broker is not ready."""
         random, wall_ms = environment.random, environment.wall_ms
         lag_ticks_max = settings.replica_lag_time_max_ms // settings.driver.tick_ms
         self.settings, self.node, self.metadata = settings, node, metadata

@@ -25,6 +25,7 @@ class KafkaCounters:
     )
 
     def __init__(self) -> None:
+        """Create counters at zero."""
         self.connections = 0
         """Open connections."""
         self.connections_accepted = 0

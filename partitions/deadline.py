@@ -23,6 +23,7 @@ class DeadlineSweep:
     __slots__ = ("_expire", "_loop", "_timer", "earliest")
 
     def __init__(self, expire: Callable[[float], float]) -> None:
+        """Begin without a timer; `expire` ends everything due at a time of the loop, and returns the next deadline."""
         self._expire = expire
         self._loop = asyncio.get_running_loop()
         self.earliest: float = NEVER

@@ -33,6 +33,7 @@ class MaintenanceLoop(BackgroundLoop):
         interval_s: float,
         wall_ms: Callable[[], int],
     ) -> None:
+        """Prepare to run maintenance every `interval_s` seconds."""
         self._node, self._assignments, self._coordinators = node, assignments, coordinators
         self._interval_s, self._wall_ms = interval_s, wall_ms
 
@@ -41,6 +42,7 @@ class MaintenanceLoop(BackgroundLoop):
         await self._coordinators.stop()
 
     async def _run(self) -> None:
+        """Run maintenance every `interval_s` seconds, until the node ends; errors are logged and retried."""
         while not self._node.ended.done():
             await self._node.pause(Deadline(self._node.loop.time() + self._interval_s))
             try:

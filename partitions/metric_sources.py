@@ -137,6 +137,7 @@ def _has_all_voters_in_sync(status: Status, lag_ticks_max: int) -> bool:
 
 
 def _replica_figures(group: PartitionReplica, name: str, status: Status | None) -> ReplicaFigures:
+    """Return the figures of a replica; `status` is that of a leader, None for others."""
     topic, _, number = name.rpartition("/")
     last = group.log.last_index
     lags = (

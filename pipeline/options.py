@@ -82,6 +82,7 @@ def number(least: int, highest: int) -> OptionKind[int]:
     """Return the kind of whole numbers from `least` to `highest`."""
 
     def read(text: str) -> int | None:
+        """Return the number in the text; None if it is not a number in the bounds."""
         value = int(text) if _NUMBER.fullmatch(text) else least - 1
         return value if least <= value <= highest else None
 
@@ -92,6 +93,7 @@ def size(least: int, highest: int) -> OptionKind[int]:
     """Return the kind of a number of bytes: `8388608`, `8192k` or `8m`."""
 
     def read(text: str) -> int | None:
+        """Return the number of bytes in the text, such as "64 MiB"; None if it is not a size in the bounds."""
         match = _SIZE.fullmatch(text)
         value = int(match[1]) * _UNITS[match[2].lower()] if match else least - 1
         return value if least <= value <= highest else None

@@ -196,12 +196,15 @@ class ClusterHandlers(V3Handlers):
         return value_answer(shapes.partition(self._topic_url(request, topic), self._broker.cluster_id, topic, found))
 
     async def _describe_topic(self, target: Target) -> TopicState:
+        """Return the state of the topic that the path names."""
         return await self._broker.describe_topic(target.args[1], deadline=target.deadline())
 
     def _summarize(self, request: web.BaseRequest, described: TopicState) -> TopicSummary:
+        """Return the summary of a topic, as REST Proxy v3 shows it."""
         return shapes.topic(self._topic_url(request, described.name), self._broker.cluster_id, described)
 
     def _topic_url(self, request: web.BaseRequest, topic: str) -> str:
+        """Return the URL of a topic, at the address to which the request was sent."""
         return f"{shapes.cluster_url(base_url(request), self._broker.cluster_id)}/topics/{topic}"
 
 

@@ -23,6 +23,9 @@ class HttpListener:
         tls: ServerTls | None = None,
         authentication: ListenerAuthentication | None = None,
     ) -> None:
+        """Prepare a listener on `host` and `port` (0: any free port).
+
+        `advertised` is its address for clients, empty for that of the socket. `requests` is the memory for requests."""
         self.name = name
         self._server = HttpServer(
             broker,
@@ -48,7 +51,11 @@ class HttpListener:
         return self._server.answers
 
     async def start(self) -> None:
+        """Listen, and set `address` to the address of the socket."""
         self.address = join_host_port(*await self._server.start(self._host, self._port))
 
     async def stop(self, grace_s: float, last_s: float) -> None:
+        """Stop accepting connections.
+
+        Open connections accept requests for `last_s` seconds; then requests have `grace_s` seconds to end."""
         await self._server.stop(grace_s, last_s)

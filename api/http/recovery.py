@@ -41,6 +41,7 @@ class RecoveryHandlers(Handlers):
 
 
 def _describe_recovery(topic: str, number: int, recovered: RecoveryResult) -> PartitionRecovery:
+    """Return the plan or result of a partition's recovery, with its replicas ordered by node id."""
     plan = recovered.plan
     replicas = [_describe_replica(node, status) for node, status in recovered.statuses.items()]
     replicas += [RecoveryReplica(node_id=node, reachable=False) for node in recovered.unreachable]
@@ -59,6 +60,7 @@ def _describe_recovery(topic: str, number: int, recovered: RecoveryResult) -> Pa
 
 
 def _describe_replica(node: int, status: ReplicaStatus | AbsentReplica) -> RecoveryReplica:
+    """Return the state of a replica at a reachable node, which may have none."""
     if isinstance(status, AbsentReplica):
         return RecoveryReplica(node_id=node, reachable=True, has_replica=False)
     return RecoveryReplica(

@@ -68,6 +68,7 @@ async def find_partition(broker: Broker, topic: str, number_text: str, deadline:
 
 
 def _describe_partition(partition: PartitionState) -> PartitionDescription:
+    """Return the description of a partition with its replicas."""
     return PartitionDescription(
         partition=partition.partition,
         leader_id=leader_number(partition.leader),

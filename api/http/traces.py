@@ -43,6 +43,7 @@ class TraceHandlers(Handlers):
         return value_answer(BrokerTraces(tracer is not None, [self._describe(trace) for trace in found]))
 
     def _describe(self, trace: Trace) -> BrokerTrace:
+        """Return the part of a trace that this broker recorded, with times of the wall clock in microseconds."""
         offset = trace.wall_offset_s
         spans = [
             TraceSpan(

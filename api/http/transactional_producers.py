@@ -119,4 +119,5 @@ class TransactionalProducerHandlers(Handlers):
 
 
 def _parse_producer(target: Target, body: ProducerBody) -> TransactionalProducer:
+    """Return the producer of the path's transactional id, with the id and epoch in the body."""
     return TransactionalProducer(target.args[0], body.producer_id, body.producer_epoch)

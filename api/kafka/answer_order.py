@@ -41,6 +41,9 @@ class Exchange:
     def __init__(
         self, route: KafkaRoute, correlation_id: int, body: memoryview, caller: Caller, own_bytes: int, owner: object
     ) -> None:
+        """Begin an exchange for a received request.
+
+        `owner` holds budgeted memory for the request, which is released with the answer."""
         self.route, self.correlation_id, self.body, self.caller = route, correlation_id, body, caller
         self.own_bytes = own_bytes
         """Bytes of the request in the connection's own allowance; 0 when `owner` holds budgeted memory for them."""

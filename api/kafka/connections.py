@@ -40,6 +40,9 @@ class KafkaConnections:
         *,
         has_certificates: bool = False,
     ) -> None:
+        """Prepare the connections of the listener `name`; call it in the event loop.
+
+        `requests` and `answers` are memory budgets. `has_certificates` is whether clients may present certificates."""
         self.name, self.settings, self.dispatcher = name, settings, dispatcher
         self._authentication = authentication
         self.requests, self.answers = requests, answers
@@ -108,6 +111,7 @@ class KafkaConnections:
         return caller, KafkaLogin(found.authenticator, offered, self._loop.time(), certified)
 
     async def _sweep(self) -> None:
+        """Sweep all connections every `SWEEP_S` seconds, until cancelled."""
         while True:
             await asyncio.sleep(SWEEP_S)
             await self.sweep(self._loop.time())
@@ -149,6 +153,7 @@ class KafkaConnections:
             task.cancel()
 
     async def _wait_until_empty(self, seconds: float) -> None:
+        """Wait until no connection is open, at most for this time."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self._open:

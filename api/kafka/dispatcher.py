@@ -66,6 +66,7 @@ class KafkaRoute:
     def __init__(
         self, api: KafkaApi, version: int, times: Histogram, *, skips_body: bool = False, is_raw: bool = False
     ) -> None:
+        """Create the route of one version of an API; `times` records durations of its requests."""
         self.key, self.version, self.handle, self.is_pipelined = api.key, version, api.handle, api.is_pipelined
         self.name = name_of(api.key)
         self.times = times
@@ -102,6 +103,9 @@ class Dispatcher:
         raw_login: KafkaApi | None = None,
         rates: ClientRates = UNLIMITED,
     ) -> None:
+        """Create the routes of all versions of the APIs.
+
+        `raw_login` serves SASL tokens without Kafka headers, if logins are required."""
         self.counters, self.rates = counters, rates
         versions = ApiVersionsHandler()
         apis = (*apis, versions.api())
@@ -193,6 +197,9 @@ class Dispatcher:
         login: Any,
         connection: RequestConnection | None,
     ) -> Answer:
+        """Decode and handle a request; return the encoded answer, or None if the request has none.
+
+        Raises `ConnectionRefused` for a malformed request; other errors become error answers."""
         if route.needs_schemas and not schemas.is_loaded():
             await self.wait_for_schemas()
         version = route.version

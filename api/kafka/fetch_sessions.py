@@ -37,6 +37,7 @@ class FetchSession:
     __slots__ = ("connection", "created_s", "epoch", "fetch", "id", "is_busy", "principal", "size", "topics", "used_s")
 
     def __init__(self, number: int, principal: str, fetch: SessionFetch, now_s: float) -> None:
+        """Create the session with id `number`, which belongs to `principal`."""
         self.id = number
         self.principal = principal
         self.fetch = fetch
@@ -60,6 +61,7 @@ class FetchSessions:
     """Fetch sessions of one listener. `begin_fetch` makes the fetch of a new session."""
 
     def __init__(self, begin_fetch: Callable[[], SessionFetch], random: Random, counters: KafkaCounters) -> None:
+        """Create no sessions yet; `begin_fetch` creates the fetch of a new one, and `random` draws its id."""
         self._begin_fetch, self._random, self._counters = begin_fetch, random, counters
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         """Sessions by id, the one that was used last at the end."""
@@ -138,6 +140,7 @@ class FetchSessions:
         session.fetch.close()
 
     def _add_partitions(self, count: int) -> None:
+        """Add to the number of partitions of all sessions; `count` may be negative."""
         self._partition_count += count
         self._counters.fetch_session_partitions += count
 
@@ -166,4 +169,5 @@ class FetchSessions:
 
 
 def _now_s() -> float:
+    """Return the time of the event loop."""
     return asyncio.get_running_loop().time()

@@ -33,6 +33,7 @@ class IncomingFrame:
     __slots__ = ("_bytes", "filled", "held", "is_charged", "size", "swept_at", "swept_bytes")
 
     def __init__(self, size: int, piece: memoryview, *, is_charged: bool) -> None:
+        """Begin a frame of `size` bytes with its first bytes, `piece`."""
         self.size = size
         self.is_charged = is_charged
         """Whether the frame takes memory of the budget even if it has at most `UNCHARGED_BYTES_MAX`."""

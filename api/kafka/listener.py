@@ -51,6 +51,10 @@ class KafkaListener:
         authentication: ListenerAuthentication | None = None,
         tls: ServerTls | None = None,
     ) -> None:
+        """Prepare a listener on `host` and `port` (0: any free port).
+
+        `advertised` is its address for clients, empty for that of the socket. `requests` and `answers` are memory
+        budgets."""
         self.name = name
         self._authentication, self._tls = authentication, tls
         self._broker, self._settings = broker, settings
@@ -64,9 +68,11 @@ class KafkaListener:
 
     @property
     def advertised(self) -> str:
+        """Address for clients."""
         return self._advertised or self.address
 
     async def start(self) -> None:
+        """Listen, and set `address` to the address of the socket. Raises `InvalidArgument` if it cannot listen."""
         self._stopping = asyncio.get_running_loop().create_future()
         required = self._authentication
         context = KafkaContext(self._broker, self.name, self._settings, self._answers, required, self._stopping)
@@ -110,6 +116,7 @@ def served_apis(context: KafkaContext) -> Sequence[KafkaApi]:
 
 
 def _listen_error(host: str, port: int, error: OSError) -> InvalidArgument:
+    """Return the error of a socket that cannot listen, with the reason."""
     if isinstance(error, socket.gaierror):
         why = "this host name has no address"
     elif error.errno == errno.EADDRINUSE:

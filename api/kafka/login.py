@@ -43,6 +43,10 @@ class KafkaLogin:
     def __init__(
         self, authenticator: Authenticator, mechanisms: Sequence[str], began: float, certified: str | None = None
     ) -> None:
+        """Begin without a login.
+
+        `mechanisms` are allowed, `began` is the loop's time of the connection, and `certified` is the principal of its
+        certificate, if any."""
         self._authenticator, self.mechanisms, self._began = authenticator, mechanisms, began
         self.certified = certified
         self.identity: Identity | None = None

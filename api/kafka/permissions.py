@@ -23,6 +23,7 @@ class ApiPermission(NamedTuple):
 
 
 def _permissions(*pairs: tuple[AclOperation, AclResourceType]) -> tuple[ApiPermission, ...]:
+    """Return permissions for pairs of operation and resource type."""
     return tuple(ApiPermission(*pair) for pair in pairs)
 
 

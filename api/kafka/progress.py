@@ -29,6 +29,7 @@ class ProgressWatch:
     __slots__ = ("_swept_at", "_swept_sent", "_was_unsent", "is_active")
 
     def __init__(self, now: float) -> None:
+        """Begin to watch a new connection, at the loop's time `now`."""
         self.is_active = True
         """Whether anything arrived since the last sweep."""
         self._swept_sent, self._swept_at = 0, now

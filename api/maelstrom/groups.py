@@ -50,15 +50,19 @@ class MaelstromCluster(NamedTuple):
         return str(uuid.uuid5(_SPACE, "\n".join((str(self.groups), *self.names))))
 
     def node_id(self, name: str) -> NodeId:
+        """Return the node id of a Maelstrom node: its place in `names`, from 1 on."""
         return NodeId(self.names.index(name) + 1)
 
     def others(self) -> dict[NodeId, str]:
+        """Return the names of the other nodes by node id."""
         return {self.node_id(name): name for name in self.names if name != self.me}
 
     def other_replicas(self) -> dict[NodeId, ReplicaId]:
+        """Return the replica ids of the other nodes by node id."""
         return {node: self.replica(name) for node, name in self.others().items()}
 
     def replica(self, name: str) -> ReplicaId:
+        """Return the replica id of a node; its disk uuid follows from the names of all nodes."""
         return ReplicaId(self.node_id(name), uuid.uuid5(_SPACE, f"{self.id} node {name}"))
 
     def roll(self, number: int) -> Roll:
@@ -67,6 +71,7 @@ class MaelstromCluster(NamedTuple):
         return Roll(uuid.uuid5(_SPACE, f"{self.id} group {number}"), 1, 0, 0, -1, 0, 1, voters)
 
     def preferred_leader(self, number: int) -> str:
+        """Return the name of the node that should lead the Raft group with this number."""
         return self.names[number % len(self.names)]
 
 
@@ -127,6 +132,7 @@ class MaelstromGroups:
         self._by_key: dict[GroupKey, Keyspace] = {space.group.key: space for space in self.keyspaces}
 
     def _open_keyspace(self, number: int) -> Keyspace:
+        """Return the keyspace of the Raft group with this number; create the group if it does not exist."""
         roll = self._cluster.roll(number)
         group = self.driver.groups.get(roll.group_id.bytes)
         return Keyspace(number, group or self.driver.create_group(roll, f"keys/{number}"), self._loop)

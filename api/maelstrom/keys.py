@@ -174,6 +174,7 @@ def _parse_commands(call: Call) -> tuple[int, list[KeyCommand]]:
 
 
 def _parse_command(pair: Any) -> KeyCommand:
+    """Return the command of a pair from another node. Raises `InvalidArgument`."""
     match pair:
         case [str(key), str(what)]:
             return KeyCommand(key, what)

@@ -31,6 +31,7 @@ class Keyspace:
     """Keys that one Raft group stores, with their state on this node."""
 
     def __init__(self, number: int, group: PartitionReplica, loop: asyncio.AbstractEventLoop) -> None:
+        """Create the state machine of the Raft group with this number, and apply its committed entries."""
         self.number, self.group = number, group
         self.machine = KeyMachine()
         self._loop = loop

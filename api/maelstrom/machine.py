@@ -28,6 +28,7 @@ class KeyCommand(NamedTuple):
     what: str
 
     def record(self) -> NewRecord:
+        """Return the command as a record of the log."""
         return NewRecord(self.what.encode(), self.key.encode())
 
 
@@ -85,6 +86,7 @@ class KeyMachine:
         return CommandOutcome(Code.ABORT)
 
     def _compare_and_set(self, key: str, expected: str, value: str) -> CommandOutcome:
+        """Set a register to `value` if its value is `expected`; return the outcome."""
         found = self.registers.get(key)
         if found is None:
             return CommandOutcome(Code.KEY_DOES_NOT_EXIST)

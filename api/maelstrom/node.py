@@ -65,6 +65,7 @@ class MaelstromNode:
     def __init__(
         self, settings: MaelstromSettings, write: Callable[[bytes], None], fail: Callable[[RaftlogError], None]
     ) -> None:
+        """Create a node that waits for `init`. `write` sends a line to Maelstrom, and `fail` ends the process."""
         self._settings, self._write, self._fail = settings, write, fail
         self._loop = asyncio.get_running_loop()
         self.counts = MessageCounters()
@@ -237,12 +238,15 @@ class MaelstromNode:
     # out
 
     def _count(self, workload: str) -> None:
+        """Count a request of a client."""
         self.counts.operations[workload] += 1
 
     def _answer(self, message: Message, fields: Body) -> None:
+        """Send the successful answer to a message."""
         self._reply(message, {"type": f"{message.type}_ok", **fields})
 
     def _answer_error(self, message: Message, error: RaftlogError) -> None:
+        """Send the error as answer to a message."""
         self._reply(message, {"type": "error", "code": int(code_of(error)), "text": str(error)})
 
     def _reply(self, message: Message, body: Body) -> None:

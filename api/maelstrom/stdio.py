@@ -25,6 +25,7 @@ class Lines:
     """Splitter of input into lines: calls `take(line)`, or `too_long(bytes)` with the size of an overlong line."""
 
     def __init__(self, take: Callable[[bytes], None], too_long: Callable[[int], None]) -> None:
+        """Call `take` with each complete line, and `too_long` with the size of one above the limit."""
         self._take, self._too_long = take, too_long
         self._parts: list[bytes] = []
         self._size = 0
@@ -32,6 +33,7 @@ class Lines:
         """Discarded bytes of the present line."""
 
     def feed(self, data: bytes) -> None:
+        """Split received bytes into lines; an incomplete line waits for further bytes."""
         *whole, rest = data.split(b"\n")
         for part in whole:
             self._add_part(part)
@@ -53,6 +55,7 @@ class Lines:
             self._size += len(part)
 
     def _end_line(self) -> None:
+        """Pass the present line on, or report that it was too long."""
         if self._dropped:
             self._too_long(self._dropped)
         else:
@@ -64,6 +67,7 @@ class Input:
     """Reader of a descriptor into `lines` until its end, at which it calls `on_end`."""
 
     def __init__(self, descriptor: int, lines: Lines, on_end: Callable[[], None]) -> None:
+        """Read from a file descriptor into `lines`; `on_end` is called at the end of the input."""
         self._descriptor, self._lines, self._on_end = descriptor, lines, on_end
         self._loop = asyncio.get_running_loop()
         self._is_file = False
@@ -105,6 +109,7 @@ class Output(asyncio.BaseProtocol):
     """Writer of lines to a descriptor; calls `on_lost` when its reader closes it."""
 
     def __init__(self, descriptor: int, on_lost: Callable[[], None]) -> None:
+        """Write to a file descriptor; `on_lost` is called once nothing can be written any more."""
         self._descriptor, self._on_lost = descriptor, on_lost
         self._transport: asyncio.WriteTransport | None = None
         self.dropped = 0
@@ -134,6 +139,7 @@ class Output(asyncio.BaseProtocol):
             self._transport.write(line)
 
     def _write_directly(self, line: bytes) -> None:
+        """Write a line with blocking system calls; after an error the output is lost."""
         rest = memoryview(line)
         try:
             while rest:

@@ -60,6 +60,10 @@ class MaelstromTransport(Transport):
         random: Random,
         linger_s: float,
     ) -> None:
+        """Send RPC frames in Maelstrom messages.
+
+        `names` are the other nodes by node id, `post` sends a message to a name, and `linger_s` is the longest time for
+        which frames are collected."""
         self._loop = asyncio.get_running_loop()
         self._endpoint = Endpoint(lambda: identity, random, random.randbytes, RPC, Credentials())
         self._endpoint.loop = self._loop

@@ -32,6 +32,7 @@ class Deliveries:
         positions: FetchPositions,
         initial_positions: InitialPositions,
     ) -> None:
+        """Prepare the polls of an instance; `initial_positions` finds positions of partitions without one."""
         self._host, self._settings, self._positions, self._initial_positions = (
             host,
             settings,

@@ -53,7 +53,11 @@ class OffsetRecords(Protocol):
         *,
         member: MemberIdentity | None = None,
         deadline: Deadline,
-    ) -> dict[TopicPartition, OffsetRecord]: ...
+    ) -> dict[TopicPartition, OffsetRecord]:
+        """Commit offsets of the group, and return the stored records.
+
+        With `member` the commit is refused if the member's generation is stale."""
+        ...
 
     async def committed(self, group: str, *, deadline: Deadline) -> dict[TopicPartition, OffsetRecord]: ...
 

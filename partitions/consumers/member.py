@@ -74,6 +74,7 @@ class InstanceMember:
     def __init__(
         self, host: InstanceHost, group: str, name: str, strategy: str, owner: MemberListener, member_id: str
     ) -> None:
+        """Create the group member of the instance `name`, and begin to join; `owner` receives assignments."""
         self._state = MemberProtocol(member_id)
         self.identity: MemberIdentity | None = None
         self.problem: RaftlogError | None = None

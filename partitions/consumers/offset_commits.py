@@ -52,6 +52,10 @@ class InstanceCommits:
         identity: Callable[[], MemberIdentity | None],
         settled: Settled,
     ) -> None:
+        """Prepare commits of the instance `name`.
+
+        `identity` returns its identity as group member, None without a subscription; `settled` waits until it has an
+        assignment."""
         self._host, self._group, self._name, self._positions = host, group, name, positions
         self._identity, self._settled = identity, settled
         self._auto: asyncio.Task[None] | None = None

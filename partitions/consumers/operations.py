@@ -104,6 +104,7 @@ class _PollOperation(CoordinatorOperation[InstancePoll, PollDelivery]):
         return Answer(None, (head, *(batch for piece in answer.pieces for batch in piece.batches)))
 
     def unpack_answer(self, answer: Answer) -> PollDelivery:
+        """Return the records in another broker's answer. Raises `OutcomeUnknown` if the answer cannot be decoded."""
         try:
             head, *payload = answer.payload
             delivery = _DELIVERIES.decode(head)

@@ -23,6 +23,7 @@ class TopicPattern:
     """Compiled topic pattern. Raises `InvalidArgument` for an invalid pattern."""
 
     def __init__(self, text: str) -> None:
+        """Compile a pattern in RE2 syntax. Raises `InvalidArgument` if it is empty, too long or malformed."""
         if not text:
             raise InvalidArgument("topic_pattern is empty and matches no topic; use .* for all topics")
         if len(text) > PATTERN_CHARACTERS_MAX:

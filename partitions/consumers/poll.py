@@ -68,6 +68,7 @@ class Poll:
     """One poll of an instance: fetches from several partitions; used once."""
 
     def __init__(self, reader: RecordReader, limits: PollLimits, until: Deadline, interrupted: asyncio.Event) -> None:
+        """Prepare a poll that ends at the deadline `until`, or once `interrupted` is set."""
         self._reader, self._limits, self._until, self._interrupted = reader, limits, until, interrupted
         self._loop = asyncio.get_running_loop()
         self._taken: list[tuple[TopicPartition, TakenRecords]] = []

@@ -20,6 +20,7 @@ class _Position:
     __slots__ = ("acknowledged", "committed", "delivered", "next", "topic_id")
 
     def __init__(self, next_offset: Offset, topic_id: UUID | None) -> None:
+        """Begin to read at `next_offset`; `topic_id` is None if the topic is unknown."""
         self.next = next_offset
         self.topic_id = topic_id
         """Topic id; a topic created later under the same name has another one."""
@@ -42,6 +43,7 @@ class FetchPositions:
     The order is that of the next poll."""
 
     def __init__(self, topic_id_of: Callable[[str], UUID | None]) -> None:
+        """Begin without partitions; `topic_id_of` returns the id of a topic, None if it does not exist."""
         self._topic_id_of = topic_id_of
         self.owned: tuple[TopicPartition, ...] = ()
         self._known: dict[TopicPartition, _Position] = {}

@@ -41,6 +41,9 @@ class Registry:
     `host_of` makes the components that a coordinator's instances use."""
 
     def __init__(self, host_of: Callable[[GroupCoordinator], InstanceHost], instances_max: int, idle_ms: int) -> None:
+        """Begin without instances; `host_of` returns the services of a coordinator.
+
+        An instance is deleted after `idle_ms` without requests."""
         self._host_of, self._instances_max, self._idle_s = host_of, instances_max, idle_ms / 1000
         self._hosts: dict[GroupCoordinator, InstanceHost] = {}
         self._instances: dict[GroupCoordinator, dict[Key, Instance]] = {}

@@ -92,6 +92,7 @@ def check_name(name: str) -> None:
 
 
 def _is_utf8(name: str) -> bool:
+    """Return whether the text can be encoded as UTF-8."""
     try:
         name.encode()
     except UnicodeEncodeError:  # half a surrogate pair

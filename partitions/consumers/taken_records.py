@@ -71,6 +71,9 @@ class _RecordCounter:
     """Counter of the records of one batch that fit into the answer, from offset `begin` on."""
 
     def __init__(self, begin: Offset, room: int, *, is_first: bool) -> None:
+        """Count records of a batch from offset `begin` on that fit into `room` bytes.
+
+        With `is_first` one record always fits."""
         self.records = self.size = 0
         self.next_offset: Offset | None = None
         """First offset of the next answer, once this one ends inside the batch."""

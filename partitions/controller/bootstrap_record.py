@@ -106,6 +106,7 @@ class BootstrapFile:
     """Bootstrap file of one directory. The methods block for their syncs and raise `OSError`."""
 
     def __init__(self, disk: Disk, data_dir: str) -> None:
+        """Describe the file in the data directory; nothing is read yet."""
         self._disk, self._data_dir = disk, data_dir
         self._path = internal_path(data_dir, BOOTSTRAP)
         self.record: BootstrapRecord | None = None

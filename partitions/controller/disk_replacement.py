@@ -66,6 +66,7 @@ class DiskReplacement:
     """Replacement of a lost disk by a new one under the same node id: requests, and the answers to them."""
 
     def __init__(self, node: Node, copy: LocalCopy, proposals: CommandProposals, settings: MetadataSettings) -> None:
+        """Begin to answer new disks that ask for the node id of an old one."""
         self._node, self._copy, self._proposals, self._settings = node, copy, proposals, settings
         self._logged: str | None = None
         self._request_times: dict[ReplicaId, _RequestTimes] = {}

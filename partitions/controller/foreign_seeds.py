@@ -73,6 +73,7 @@ class ForeignSeeds:
         return None
 
     def _advice_with_topics(self) -> str:
+        """Return the advice for an operator if the broker's own cluster has topics."""
         directory, count = self._node.settings.data_dir, len(self._state().topic_names())
         return (
             f"{directory} holds {count} topics of its own cluster {self._node.identity.cluster_id}. To serve them, "
@@ -80,6 +81,7 @@ class ForeignSeeds:
         )
 
     def _advice_without_topics(self) -> str:
+        """Return the advice for an operator if the broker's own cluster has no topics."""
         identity = self._node.identity
         return (
             f"Node {identity.node_id} founded cluster {identity.cluster_id} alone, which has no topics, and does not "

@@ -69,6 +69,7 @@ class ControllerHost:
     Created by `open`."""
 
     def __init__(self, node: Node, settings: MetadataSettings) -> None:
+        """Create the controller's parts of this process; `start` begins their work."""
         self.observers: list[Callable[[], None]] = []
         """Callbacks on the loop, in their order, once per batch of applied entries."""
         self.is_ready = False

@@ -70,6 +70,7 @@ class Introductions(BackgroundLoop):
         away: Callable[[], dict[ReplicaId, BootstrapMember | None]],
         learned: Callable[[], None],
     ) -> None:
+        """Prepare the search; see the class for `away` and `learned`."""
         self.known: dict[NodeId, NodeIntroduction] = {}
         """Newest descriptions by other nodes."""
         self.hint: Callable[[ReplicaId], Address | None] = lambda replica: None

@@ -39,6 +39,7 @@ class LeaderDuties(BackgroundLoop):
     def __init__(
         self, node: Node, copy: LocalCopy, file: BootstrapFile, proposals: CommandProposals, settings: MetadataSettings
     ) -> None:
+        """Prepare the duties of the controller's leader, and answer requests for the hash of the state here."""
         self._node, self._copy, self._file, self._proposals = node, copy, file, proposals
         self._settings = settings
         self._changed = asyncio.Event()

@@ -58,6 +58,7 @@ class LocalCopy:
     """Copy of the controller's state in one process, updated from its replica of the log; see `attach`."""
 
     def __init__(self, fold_ms: float, fail: Callable[[RaftlogError], None]) -> None:
+        """Create an empty copy. It applies entries in slices of `fold_ms` milliseconds; `fail` ends the process."""
         self._loop = asyncio.get_running_loop()
         self._slice_s, self._fail = fold_ms / 1000, fail
         self.state = ControllerState()

@@ -48,6 +48,9 @@ class CommandProposals:
     """Proposals of commands to the controller: own ones, and those that other nodes forward to this leader."""
 
     def __init__(self, node: Node, copy: LocalCopy, attempt_ms: int) -> None:
+        """Prepare to propose commands, here or through other nodes.
+
+        An attempt lasts up to `attempt_ms` milliseconds."""
         self._node, self._copy = node, copy
         self._attempt_s = attempt_ms / 1000
         self._proposed: dict[UUID, asyncio.Future[Committed]] = {}

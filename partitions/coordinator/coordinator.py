@@ -44,6 +44,10 @@ class PartitionCoordinator(ABC, Generic[F]):
     It calls `failed` with itself when a new coordinator must read the log again."""
 
     def __init__(self, replica: Replica, folded: F, wall_ms: Callable[[], int], failed: Callable[[Any], None]) -> None:
+        """Create the coordinator of a leader's term.
+
+        The log is not read yet; `folded` will have its state. `failed` is called with the coordinator when a new one
+        must read the log again."""
         self.replica = replica
         self.term: Term = replica.group.core.term
         self.folded = folded

@@ -42,6 +42,9 @@ class Coordinators(Generic[C]):
     has to be loaded anew."""
 
     def __init__(self, node: Node, make: Callable[[Replica, Callable[[C], None]], C]) -> None:
+        """Begin without coordinators.
+
+        `make` creates that of a replica, with a function that it calls when a new one must begin."""
         self._node, self._make = node, make
         self._followers: list[CoordinatorObserver[C]] = []
         self._watched: dict[Partition, None] = {}

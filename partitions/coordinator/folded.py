@@ -32,6 +32,7 @@ class FoldedLog(ABC, Generic[K, V]):
     """Latest value of each key in a coordinator's log; a subclass stores the values."""
 
     def __init__(self, name: str) -> None:
+        """Create the state before the first record of the log `name`."""
         self._name = name
         self.next_offset = Offset(0)
         """Offset of the next record to apply."""

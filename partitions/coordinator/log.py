@@ -46,6 +46,7 @@ class LogWriter:
         wall_ms: Callable[[], int],
         reach: Callable[[ReplicaAppended], bool],
     ) -> None:
+        """Prepare to write in `term` only; see the class for `reach`."""
         self._replica, self._term, self._folded = replica, term, folded
         self._wall_ms, self._reach = wall_ms, reach
         self._loop = asyncio.get_running_loop()

@@ -86,6 +86,10 @@ class CoordinatorOperation(Generic[Q, A]):
         is_repeatable: bool = True,
         only_reads: bool = False,
     ) -> None:
+        """Describe an operation, which `serve` executes at the coordinator.
+
+        `is_repeatable` is whether it may be sent again after an unknown outcome; `only_reads` is whether it changes
+        nothing."""
         self.name, self.serve = name, serve
         self.is_repeatable, self.only_reads = is_repeatable, only_reads
         self._request, self._answer = request, answer

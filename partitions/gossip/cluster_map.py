@@ -39,6 +39,7 @@ class ClusterMap:
     def __init__(
         self, node: Node, metadata: ControllerHost, topics: Topics, router: PartitionRouter, gossip: Gossip
     ) -> None:
+        """Create a map that is rendered at the first request."""
         self._node, self._metadata, self._topics, self._router = node, metadata, topics, router
         self._gossip = gossip
         self._rendered: RenderedMap | None = None
@@ -75,6 +76,7 @@ class ClusterMap:
         return self._rendered
 
     def _broker_view(self, row: BrokerRow) -> BrokerView:
+        """Return a broker's row in the map, with its addresses and state."""
         addresses = row.addresses
         return BrokerView(
             row.node_id,

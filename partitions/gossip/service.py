@@ -57,6 +57,7 @@ class Gossip:
         rack: str,
         load: Callable[[], BrokerLoad],
     ) -> None:
+        """Create a stopped service; `settings` is None without gossip, and `load` returns the present load figures."""
         self._node, self._metadata, self._settings = node, metadata, settings
         self._rack, self._load = rack, load
         self._wire: Wire | None = None
@@ -258,6 +259,7 @@ class Gossip:
             self._agent.probe_now(node)
 
     def _on_conflict(self, conflict: Conflict) -> None:
+        """Log that two processes use the same node id."""
         other = conflict.other.about
         event(
             _logger,

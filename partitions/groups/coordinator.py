@@ -59,6 +59,9 @@ class GroupCoordinator(OffsetsPort):
     def __init__(
         self, replica: Replica, environment: GroupEnvironment, failed: Callable[["GroupCoordinator"], None]
     ) -> None:
+        """Create the coordinator of a leader's term.
+
+        `failed` is called with it when a new one must read the log again."""
         super().__init__(replica, FoldedGroups(replica.name, environment.feature_level), environment.wall_ms, failed)
         self._environment = environment
         self.machine = Machine(environment.settings, environment.random, environment.partitions_of, environment.wall_ms)

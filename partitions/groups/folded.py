@@ -37,6 +37,7 @@ class FoldedGroups(FoldedLog[Key, Value]):
     """State of consumer groups, offsets and instances that results from the log of one partition."""
 
     def __init__(self, name: str, feature_level: Callable[[], int]) -> None:
+        """Create the state before the first record of the log `name`."""
         super().__init__(name)
         self._feature_level = feature_level
         """Feature level of the cluster; records are encoded without fields of higher levels."""
@@ -91,6 +92,7 @@ class FoldedGroups(FoldedLog[Key, Value]):
                 raise AssertionError(f"a value of another kind than its key {key}")
 
     def _remove_pending(self, key: PendingOffsetKey) -> None:
+        """Remove a pending offset, and mappings that become empty; do nothing if it does not exist."""
         producers = self.pending.get(key.group, {})
         pending = producers.get(key.producer_id, {})
         if pending.pop(key, None) is None:
@@ -102,6 +104,7 @@ class FoldedGroups(FoldedLog[Key, Value]):
             del self.pending[key.group]
 
     def folded_value(self, key: Key) -> Value | None:
+        """Return the value of a key in the committed log; None if it has none."""
         match key:
             case GroupKey(group):
                 return self.groups.get(group)
@@ -114,6 +117,7 @@ class FoldedGroups(FoldedLog[Key, Value]):
         return self.instances.get(key)
 
     def clear(self) -> None:
+        """Remove all values, before the log is read again."""
         self.groups.clear()
         self.offsets.clear()
         self.instances.clear()
@@ -122,6 +126,7 @@ class FoldedGroups(FoldedLog[Key, Value]):
         self.producers.clear()
 
     def keys(self) -> Iterator[Key]:
+        """Yield all keys with a value."""
         yield from map(GroupKey, self.groups)
         for group, offsets in self.offsets.items():
             for place in offsets:
@@ -139,6 +144,7 @@ class FoldedGroups(FoldedLog[Key, Value]):
             self._pending_ahead.setdefault(key.group, Counter())[key] += 1
 
     def forget(self, entries: Iterable[GroupEntry]) -> None:
+        """Remove entries from those being appended, after their append ended."""
         entries = list(entries)
         super().forget(entries)
         for key in (each.key for each in entries if isinstance(each.key, PendingOffsetKey)):

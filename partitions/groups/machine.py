@@ -47,6 +47,9 @@ class Machine:
         partitions_of: Callable[[str], int | None],
         wall_ms: Callable[[], int],
     ) -> None:
+        """Create a machine without groups.
+
+        `partitions_of` returns a topic's number of partitions, None if it does not exist."""
         self._settings = settings
         self._rebalance = GroupRebalance(settings, partitions_of, wall_ms)
         self._joins = GroupJoins(self._rebalance, random)

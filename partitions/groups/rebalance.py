@@ -36,6 +36,7 @@ class GroupRebalance:
     def __init__(
         self, settings: GroupSettings, partitions_of: Callable[[str], int | None], wall_ms: Callable[[], int]
     ) -> None:
+        """Begin without groups; `partitions_of` returns a topic's number of partitions, None if it does not exist."""
         self.settings = settings
         self._partitions_of, self._wall_ms = partitions_of, wall_ms
         self.groups: dict[str, ConsumerGroup] = {}

@@ -80,6 +80,7 @@ class Groups:
     def __init__(
         self, parts: ClusterParts, reader: Reader, environment: GroupEnvironment, offsets_partitions: int
     ) -> None:
+        """Create the groups of this broker; `offsets_partitions` is the number of partitions of a new offsets topic."""
         self._node, self._metadata, self._topics, self._finder = parts[:4]
         self._check_ready, self._environment = parts.check_ready, environment
         self._node_id = parts.node.identity.node_id

@@ -18,6 +18,7 @@ class Timers(Generic[K]):
     """Timers by key; times in seconds."""
 
     def __init__(self) -> None:
+        """Create no timers."""
         self._due: dict[K, float] = {}
         """Time when each timer is due."""
         self._placed: dict[K, float] = {}

@@ -55,6 +55,7 @@ class GroupTransactions:
     """Transactional offset commits in the groups of one coordinator."""
 
     def __init__(self, coordinator: OffsetsPort, offsets: Offsets, environment: GroupEnvironment) -> None:
+        """Begin without confirmed transactions."""
         self._coordinator, self._offsets, self._environment = coordinator, offsets, environment
         self._folded = coordinator.folded
         self._permissions: dict[_Enlisted, TransactionalProducer] = {}

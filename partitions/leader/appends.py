@@ -290,6 +290,9 @@ class LeaderAppends:
             base = after
 
     def _count_append(self, appends: Sequence[LeaderAppend], size: int, appended: ReplicaAppended) -> None:
+        """Count the result of calls that were appended together; duplicates are counted separately.
+
+        `size` is their bytes."""
         counters = self._counters
         counters.append_times.observe_since(appends[0].arrived)
         if appended.is_duplicate:

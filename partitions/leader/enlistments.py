@@ -68,6 +68,9 @@ class LeaderAppend:
         is_sequenced: bool,
         future: "asyncio.Future[ReplicaAppended]",
     ) -> None:
+        """Describe the append of `batches` to a partition.
+
+        `number` is the partition's, and `future` gets the outcome."""
         self.replica, self.number, self.batches, self.count, self.size = replica, number, batches, count, size
         self.acks, self.deadline, self.is_sequenced, self.future = acks, deadline, is_sequenced, future
         self.arrived = stopwatch()

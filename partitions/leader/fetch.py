@@ -108,6 +108,9 @@ class PartitionsFetch:
         free_bytes: Callable[[], int] | None = None,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> None:
+        """Prepare a fetch of the requested partitions, up to `max_bytes` in all.
+
+        `free_bytes` returns the free memory for answers, None without a limit."""
         self.isolation = isolation
         self._topics, self._requests, self._counters = topics, requests, counters
         self._asked_bytes = self._max_bytes = max_bytes

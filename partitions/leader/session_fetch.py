@@ -33,6 +33,7 @@ class SessionFetch(PartitionsFetch):
     def __init__(
         self, topics: Topics, counters: Counters, bytes_max: int, free_bytes: Callable[[], int] | None = None
     ) -> None:
+        """Prepare the fetches of a session without partitions; an answer has up to `bytes_max` bytes."""
         self._session_requests: list[PartitionFetch] = []
         super().__init__(topics, counters, self._session_requests, 0, free_bytes)
         self._bytes_max = bytes_max

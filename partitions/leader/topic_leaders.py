@@ -59,6 +59,7 @@ class TopicLeaders:
         view: ClusterObserver,
         lag_ticks_max: int,
     ) -> None:
+        """Prepare to describe topics; a replica is in sync if it lags at most `lag_ticks_max` ticks."""
         self._node, self._metadata, self._topics, self._router, self._view = node, metadata, topics, router, view
         self._lag_ticks_max = lag_ticks_max
         self._me = node.identity.node_id

@@ -41,6 +41,7 @@ class TransactionAppends:
         appends: LeaderAppends,
         check_ready: Callable[[], None],
     ) -> None:
+        """Begin to serve appends in transactions that other brokers forward."""
         self._topics, self._finder, self._router, self._appends = topics, finder, router, appends
         self._check_ready = check_ready
         node.on_request(PRODUCE, self._serve)
@@ -100,6 +101,9 @@ class TransactionAppends:
     async def _append_here(
         self, topic: Topic, number: int, body: Buffer, transactional_id: str, deadline: Deadline
     ) -> ReplicaAppended:
+        """Append to a partition that this broker leads; the partition joins the transaction.
+
+        Raises the error of the append."""
         if topic.is_deleted:
             raise UnknownTopic(f"topic {topic.name!r} was deleted; nothing was appended")
         append = self._appends.begin(topic.name, number, body, ALL, deadline, transactional_id, joins=True)
@@ -111,6 +115,7 @@ class TransactionAppends:
     async def _forward(
         self, node: NodeId, target: Partition, body: Buffer, transactional_id: str, deadline: Deadline
     ) -> ReplicaAppended:
+        """Send the append to the node that leads the partition; return its result."""
         header = {"transactional_id": transactional_id}
         answer = await self._router.read(node, PRODUCE, target, header, deadline, (body,))
         return decode_appended(answer)

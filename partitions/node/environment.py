@@ -116,6 +116,7 @@ def real_environment(settings: NodeSettings) -> NodeEnvironment:
     random = Random()  # noqa: S311 - election timeouts and names; seeded by the operating system
 
     def make_transport(identity: Callable[[], PeerIdentity]) -> NodeTransport:
+        """Return the TCP transport of the settings."""
         return TcpTransport(
             identity,
             random,

@@ -32,6 +32,7 @@ class Fitness:
     """Fitness of this process (`me`) and the others to lead: not slow, with room on the disk, not excluded."""
 
     def __init__(self, me: NodeId, unfit_ms: int) -> None:
+        """Begin with a fit process; a slow one is unfit for `unfit_ms` milliseconds, and longer after relapses."""
         self._me, self._unfit_s = me, unfit_ms / 1000
         self.is_excluded: Callable[[NodeId], bool] = lambda node: False
         """Whether operators want the process to lead nothing; set by the façade."""

@@ -219,6 +219,7 @@ def no_room_error(path: str, error: OSError) -> StorageError | None:
 
 
 def _unusable_error(path: str, error: OSError) -> StorageError:
+    """Return the error for a data directory that cannot be used, with the reason."""
     if (full := no_room_error(path, error)) is not None:
         return full
     why = error.strerror or str(error)

@@ -22,6 +22,7 @@ class LeaderStatistics:
     """Counts and times of leader changes since the start of the process."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
+        """Begin with zero totals; `clock` returns seconds."""
         self._clock = clock
         self._began = clock()
         self.elections_started = self.elections_won = self.elections_lost = 0

@@ -75,6 +75,7 @@ class LedGroups:
     """Raft groups that this process leads, and the transfers of their leaderships. Times are of the loop's clock."""
 
     def __init__(self, me: ReplicaId, settings: NodeSettings, fitness: Fitness) -> None:
+        """Begin without led groups."""
         raft = settings.driver.raft
         self.preferred: Preferred = lambda group_id: None
         """First voter of the group's assignment that may lead; set by the façade."""

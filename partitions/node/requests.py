@@ -49,6 +49,7 @@ class Requests:
     """Client and server of requests between nodes, in one process."""
 
     def __init__(self, me: NodeId, transport: NodeTransport) -> None:
+        """Begin without handlers, for the node `me`."""
         self._me, self._transport = me, transport
         self._handlers: dict[str, Handler] = {}
         self._open: dict[str, None] = {}

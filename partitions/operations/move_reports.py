@@ -143,6 +143,7 @@ class MoveReporter:
     # reports
 
     async def _serve(self, request: Request) -> Answer:
+        """Answer another broker's request for the moves of groups that are led here. Raises `InvalidArgument`."""
         match request.header:
             case [int(index)]:
                 answer = await self._report(index, request.deadline)

@@ -52,6 +52,7 @@ class Operations:
         reports: LeaderReports,
         check_ready: Callable[[], None],
     ) -> None:
+        """Create the operations for administrators from the broker's components."""
         move_reporter, broker_reporter = MoveReporter(node, metadata, moves), BrokerReporter(node, metadata)
         self.applied = AppliedChanges(node, metadata)
         self.brokers = BrokerOperations(metadata, broker_reporter, move_reporter, balancer)

@@ -90,6 +90,7 @@ class PartitionOperations:
         limit = asyncio.Semaphore(_CANCELLED_AT_ONCE)
 
         async def cancel_one(move: Reconfiguration) -> bool:
+            """Cancel one move; return whether its assignment was changed."""
             async with limit:
                 try:
                     return await self._cancel(move, deadline) != move.version

@@ -76,6 +76,7 @@ class TopicListing:
         return self._outline(await self._finder.topic(name, deadline))
 
     def _outline(self, topic: Topic) -> TopicOutline:
+        """Return the outline of a topic. Offsets are dense if it is not compacted and no transactions exist."""
         creation = topic.row.creation
         return TopicOutline(
             topic.name,

@@ -28,6 +28,7 @@ class _Share:
     __slots__ = ("_builder", "_room", "batches", "number", "partition", "places")
 
     def __init__(self, number: int, partition: Partition) -> None:
+        """Begin the share of one partition, without records; `number` is the partition's."""
         self.number, self.partition = number, partition
         self.places: list[int] = []
         self.batches: list[bytearray] = []

@@ -28,6 +28,7 @@ class Producers:
     """Source of new producer ids, taken from the controller in blocks; one instance per process."""
 
     def __init__(self, node: Node, metadata: ControllerHost) -> None:
+        """Begin without producer ids; a block is requested with the first one."""
         self._node, self._metadata = node, metadata
         self._next = self._end = 0
         self._asked = self._block = 0

@@ -69,6 +69,7 @@ class AbortedTransactions:
     `on_progress` is called after each scan in the background."""
 
     def __init__(self, group: PartitionReplica, on_progress: Callable[[], None]) -> None:
+        """Begin without markers; `on_progress` is called after each scan in the background."""
         self._group, self._on_progress = group, on_progress
         self._kept: OrderedDict[Segment, SegmentMarkers] = OrderedDict()
         """Markers by segment, the least recently used first."""

@@ -17,6 +17,7 @@ class AheadProducer:
     __slots__ = ("last_index", "places", "producer")
 
     def __init__(self) -> None:
+        """Create the state of a producer with uncommitted batches; `producer` is set by the owner."""
         self.producer: KnownProducer
         """Producer's state as if all these entries were committed; its batches have no offsets."""
         self.last_index = Index(0)
@@ -40,6 +41,9 @@ class CheckedCall:
     __slots__ = ("any_first_sequence", "fresh", "headers", "newcomers", "opened", "producers", "spots")
 
     def __init__(self, any_first_sequence: bool) -> None:
+        """Begin the check of one call.
+
+        `any_first_sequence` is whether an unknown producer may begin at any sequence."""
         self.any_first_sequence = any_first_sequence
         self.spots: list[BatchPlace | None] = []
         """Position of the original that each batch repeats; None for a new batch."""

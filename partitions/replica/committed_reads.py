@@ -38,6 +38,7 @@ class CommittedReads:
     """Reads with isolation `read_committed` at one replica."""
 
     def __init__(self, name: str, group: PartitionReplica, producers: ProducerState) -> None:
+        """Follow the last stable offset of the replica `name`."""
         self._name, self._group, self._producers = name, group, producers
         self.waits = Waits()
         """Waits of readers for a higher last stable offset."""

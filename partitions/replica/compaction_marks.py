@@ -34,6 +34,7 @@ class CompactionMarks:
     """Compaction marks of one replica; `propose_if_due` is called periodically while it leads."""
 
     def __init__(self, name: str, group: PartitionReplica, producers: ProducerState) -> None:
+        """Prepare the compaction marks of the replica `name`, which only a leader proposes."""
         self._name, self._group, self._producers = name, group, producers
         self._term = Term(0)
         """Term in which this replica, as leader, recorded these marks."""

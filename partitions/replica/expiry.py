@@ -26,6 +26,7 @@ class ProducerExpiry:
     """Expiry of one replica's producers; `propose_if_due` is called periodically."""
 
     def __init__(self, name: str, group: PartitionReplica, state: ProducerState, sequence_check: SequenceCheck) -> None:
+        """Prepare to expire silent producers of the replica `name`, while it leads."""
         self._name, self._group, self._state, self._sequence_check = name, group, state, sequence_check
         self._heard_ms: dict[int, int] = {}
         """Time of each producer's last batch, the longest silent ones first."""

@@ -45,6 +45,7 @@ class TransactionGuard:
     __slots__ = ("ended", "is_broken", "producer_id", "wanted")
 
     def __init__(self, producer_id: int, wanted: AppendPermission) -> None:
+        """Begin to watch the producer while its coordinator verifies the transaction of `wanted`."""
         self.producer_id, self.wanted = producer_id, wanted
         self.is_broken = False
         """Whether the term has ended since the guard began."""
@@ -67,6 +68,7 @@ class LeaderTransactions:
     """Permissions of producers to append to transactions, at one replica while it leads."""
 
     def __init__(self, name: str, state: ProducerState, permissions_max: int) -> None:
+        """Begin without permissions; at most `permissions_max` are stored."""
         self._name, self._state, self._permissions_max = name, state, permissions_max
         self._permitted: dict[int, AppendPermission] = {}
         """Permissions by producer."""

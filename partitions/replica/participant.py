@@ -35,6 +35,7 @@ class Participant:
     def __init__(
         self, name: str, group: PartitionReplica, state: ProducerState, sequence_check: SequenceCheck, waits: Waits
     ) -> None:
+        """Prepare the replica `name` to take part in transactions, while it leads."""
         self._name, self._group, self._state, self._waits = name, group, state, waits
         self._sequence_check, self._transactions = sequence_check, sequence_check.transactions
         self.refusal: Callable[[], RaftlogError | None] = lambda: None

@@ -112,6 +112,9 @@ class PendingAppends:
         future: "asyncio.Future[ReplicaAppended]",
         proposed: "asyncio.Future[Committed]",
     ) -> None:
+        """Complete the caller's future once `copies` replicas hold the committed entries durably.
+
+        If the proposal failed, fail the future with its error."""
         error = proposed.exception()
         if future.done():
             return

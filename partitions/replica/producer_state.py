@@ -40,6 +40,7 @@ class ProducerState:
     """State of the idempotent producers in one replica's log. `loading` schedules the reads of the log."""
 
     def __init__(self, name: str, group: PartitionReplica, loading: ReadQueue) -> None:
+        """Begin to read the state of producers from the log; `loading` limits how many replicas read at once."""
         self._name, self._group, self._loading = name, group, loading
         self.table = ProducerTable()
         """State after the last entry that was read."""

@@ -187,6 +187,7 @@ class ProducerTable:
         forgotten: ExpiredIds = NO_IDS,
         transactions: TransactionTable | None = None,
     ) -> None:
+        """Create a table of encoded producer states by id; default: without producers."""
         self._states = {} if states is None else states
         self.forgotten = forgotten
         """Ids that were expired."""

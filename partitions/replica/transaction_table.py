@@ -40,6 +40,7 @@ class TransactionTable:
     __slots__ = ("last_markers", "open")
 
     def __init__(self, rows: Iterable[ProducerTransaction] = ()) -> None:
+        """Create a table from the rows of a snapshot; default: without transactions."""
         rows = list(rows)
         self.last_markers = {each.producer_id: MarkerValue(*each[2:]) for each in rows if each[2] != NO_EPOCH}
         """Last marker of each producer; its number is the highest of all markers of the producer."""

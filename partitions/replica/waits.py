@@ -24,6 +24,7 @@ class Waits:
     __slots__ = ("_is_closed", "_visible_bytes", "_waiting", "_watches")
 
     def __init__(self) -> None:
+        """Begin without waiting readers."""
         self._is_closed = False
         self._visible_bytes = 0
         """Total of visible bytes; never falls."""

@@ -44,6 +44,9 @@ class DataRequests:
     `find` returns this node's replica of a partition."""
 
     def __init__(self, node: Node, find: FindReplica, fetch_bytes_max: int, tracer: Tracer | None = None) -> None:
+        """Begin to serve produce, fetch and other data requests of other nodes.
+
+        `find` returns the replica of a request."""
         self._find, self._fetch_bytes_max, self._tracer = find, fetch_bytes_max, tracer
         self._loop = node.loop
         self._waiting = 0

@@ -88,6 +88,7 @@ class Partition:
         assigned: Sequence[ReplicaId],
         config: TopicConfig,
     ) -> None:
+        """Describe partition `number` of a topic; `group_id` is the id of its Raft group."""
         self.name = f"{topic}/{number}"
         self.topic_id, self.number, self.group_id = topic_id, number, group_id
         self.assigned = assigned

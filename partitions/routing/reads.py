@@ -69,6 +69,7 @@ class Reader:
             return hide_transactions(await replica.fetch(offset, max_bytes, min_bytes, until, isolation))
 
         async def call_remote(node: NodeId) -> Fetched:
+            """Fetch through the node that leads the partition."""
             header = {"offset": offset, "max_bytes": max_bytes, "min_bytes": min_bytes, **isolation_field(isolation)}
             answer = await self._router.read(node, FETCH, target, header, until)
             high_watermark, log_start, epoch = decode_numbers(answer, 3)
@@ -111,6 +112,7 @@ class Reader:
             return await replica.offset_for_timestamp(timestamp_ms, deadline, isolation)
 
         async def call_remote(node: NodeId) -> tuple[Offset, int] | None:
+            """Search through the node that leads the partition; None if no record has the timestamp or a later one."""
             header = {"timestamp": timestamp_ms, **isolation_field(isolation)}
             answer = await self._router.read(node, TIMESTAMP, target, header, deadline)
             if answer.value is None:

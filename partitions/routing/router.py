@@ -60,6 +60,7 @@ class PartitionRouter:
     """Router of requests to the leaders of partitions; one instance per process."""
 
     def __init__(self, node: Node) -> None:
+        """Prepare to forward requests to the leaders of partitions."""
         self.me = node.identity.node_id
         self.forwarded = 0
         """Requests to leaders on other brokers, since the start of the process."""

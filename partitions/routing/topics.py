@@ -30,6 +30,7 @@ class Topic:
     def __init__(
         self, row: control.TopicRow, config: TopicConfig, partitions: list[Partition], partitioner: Partitioner
     ) -> None:
+        """Describe a topic by its row in the controller's state, with its partitions."""
         self.row, self.config, self.partitions = row, config, partitions
         self.is_internal = row.creation.is_internal
         """Whether only brokers may write to the topic."""
@@ -65,6 +66,7 @@ class Topics:
     """Topics by name and by uuid."""
 
     def __init__(self, shared: Shared) -> None:
+        """Begin without topics."""
         self._shared = shared
         self._by_id: dict[UUID, Topic] = {}
         self._by_name: dict[str, Topic] = {}

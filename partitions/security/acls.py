@@ -127,6 +127,7 @@ def _entry_of(acl: Acl) -> AclEntry:
 
 
 def _acl_of(row: AclRow | AclEntry) -> Acl:
+    """Return the ACL of a row of the controller's state."""
     entry = row.entry if isinstance(row, AclRow) else row
     return Acl(
         AclResourceType(entry.resource_type),

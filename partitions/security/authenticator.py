@@ -90,6 +90,7 @@ class Authenticator:
     """Logins of one broker; `wall_ms` is the Unix time, and `check_ready` raises `Unavailable` while it starts."""
 
     def __init__(self, users: UserStore, wall_ms: Callable[[], int], check_ready: Callable[[], None]) -> None:
+        """Create an authenticator; `check_ready` raises an error while the users are not known here."""
         self._users, self._wall_ms, self._check_ready = users, wall_ms, check_ready
         self.bearer: BearerKeys | None = None
         """Verification of bearer tokens; set before the listeners start, None when they are not used."""
@@ -235,6 +236,7 @@ class SaslLogin:
     """One SASL exchange of a connection; for Kafka and any other protocol with SASL."""
 
     def __init__(self, authenticator: Authenticator, users: UserStore, mechanism: str) -> None:
+        """Begin a login with a SASL mechanism."""
         self.mechanism = mechanism
         self._authenticator, self._users = authenticator, users
         self._version = 0
@@ -251,6 +253,7 @@ class SaslLogin:
         """Process a message, and set `data`; return the identity at the end. Raises as `check_password`."""
 
         async def verify(turn: LoginTurn) -> Identity | None:
+            """Verify the client's message; return the identity at the end of the exchange, None before."""
             step = self._exchange.step(message)
             if isinstance(step, PasswordCheck):
                 return await self._authenticator.verify_password(*step, self.mechanism, turn)

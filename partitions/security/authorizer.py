@@ -48,6 +48,9 @@ class Authorizer:
         on_denied: Callable[[Caller, AclOperation, Resource], None] = lambda caller, operation, resource: None,
         check_ready: Callable[[], None] = lambda: None,
     ) -> None:
+        """Create an authorizer without ACLs; `is_on` is whether permissions are checked.
+
+        `on_denied` is called with each refusal, and `check_ready` raises an error while the ACLs are not known here."""
         self.is_on = is_on
         self._configured_superusers = frozenset(superusers)
         self._superusers = self._configured_superusers

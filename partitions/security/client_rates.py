@@ -86,6 +86,7 @@ class ClientRates:
     """Rates at which the clients of one broker use their quotas; inactive without `quotas`. `clock` returns seconds."""
 
     def __init__(self, quotas: Quotas | None, clock: Callable[[], float] = time.monotonic) -> None:
+        """Measure rates against `quotas`, None for no limits; `clock` returns seconds."""
         self.is_on = False
         """Whether there is any quota."""
         self._quotas, self._clock = quotas, clock

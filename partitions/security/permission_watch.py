@@ -48,6 +48,9 @@ class PermissionWatch:
         *,
         is_checked: bool,
     ) -> None:
+        """Watch the caller's permission for an operation on resources of a type.
+
+        `is_checked` is whether it was checked already."""
         self._watches, self._caller, self._operation = watches, caller, operation
         self._type, self._names, self._is_checked = type_, names, is_checked
         self._task: asyncio.Task[Any] | None = None

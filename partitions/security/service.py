@@ -39,6 +39,9 @@ class Security:
         check_ready: Callable[[], None],
         authorizer: Authorizer | None = None,
     ) -> None:
+        """Create the parts for users, permissions and quotas.
+
+        `check_ready` raises an error while the broker is not ready."""
         self.users, self.acls, self.quotas = Users(metadata), Acls(metadata), Quotas(metadata)
         self.rates = ClientRates(self.quotas)
         """Rates of clients against their quotas."""

@@ -64,6 +64,9 @@ class TransactionCoordinator(PartitionCoordinator[FoldedTransactions]):
         environment: TransactionEnvironment,
         failed: Callable[["TransactionCoordinator"], None],
     ) -> None:
+        """Create the coordinator of a leader's term.
+
+        `failed` is called with it when a new one must read the log again."""
         folded = FoldedTransactions(replica.name, environment.feature_level)
         super().__init__(replica, folded, environment.wall_ms, failed)
         self._environment = environment

@@ -101,6 +101,9 @@ class Transactions:
         wall_ms: Callable[[], int],
         partitions: int,
     ) -> None:
+        """Create the transactions of this broker.
+
+        `partitions` is the number of partitions of a new transactions topic."""
         self._metadata, self._topics, self._places, self._reader = parts.metadata, parts.topics, places, reader
         self._groups, self._producers, self._node_id = groups, producers, parts.node.identity.node_id
         self._check_ready, self._finder = parts.check_ready, parts.finder
@@ -194,6 +197,7 @@ class Transactions:
         groups: tuple[str, ...],
         deadline: Deadline,
     ) -> None:
+        """Add partitions or groups to the producer's transaction at its coordinator."""
         asked = AddToTransaction(*producer, partitions, groups)
         await self._call(operations.ADD, producer, asked, deadline)
 

@@ -128,6 +128,7 @@ class LocalFiles(Files):
         return path
 
     def lock(self, name: str) -> DirectoryLock:
+        """Lock a directory for this run. Raises `ArchiveTaken` if another run holds the lock."""
         try:
             return FileLock(self._path_of(name))
         except BlockingIOError:
@@ -136,6 +137,7 @@ class LocalFiles(Files):
             ) from None
 
     def names(self, directory: str) -> list[str]:
+        """Return the sorted names in a directory, none if it does not exist. Raises `InvalidArgument` for a file."""
         try:
             return sorted(os.listdir(self._path_of(directory)))
         except FileNotFoundError:
@@ -144,6 +146,7 @@ class LocalFiles(Files):
             raise InvalidArgument(f"{self._path_of(directory)} is not a directory") from None
 
     def create(self, name: str, content: bytes) -> None:
+        """Write a file durably. Raises `FileExistsError` if the name is taken."""
         draft = os.path.join(os.path.dirname(self._path_of(name)), f".{uuid.uuid4()}")
         try:
             _write(draft, content)
@@ -154,13 +157,16 @@ class LocalFiles(Files):
         self.sync_directories([os.path.dirname(name)])
 
     def move(self, old: str, new: str) -> None:
+        """Rename a file or directory, and replace a file of the new name."""
         os.rename(self._path_to_change(old), self._path_to_change(new))
 
     def delete(self, name: str) -> None:
+        """Delete a file, if it exists."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._path_to_change(name))
 
     def delete_directory(self, name: str) -> None:
+        """Delete a directory with its content; a symbolic link itself is deleted."""
         path = self._path_to_change(name)
         with contextlib.suppress(FileNotFoundError):
             if os.path.islink(path):
@@ -169,10 +175,12 @@ class LocalFiles(Files):
                 shutil.rmtree(path)
 
     def sync(self, names: Iterable[str]) -> None:
+        """Sync the content of these files."""
         for name in names:
             _sync(self._path_of(name))
 
     def sync_directories(self, names: Iterable[str]) -> None:
+        """Sync these directories and all their parents up to the root."""
         wanted = {"", *names}
         for name in list(wanted):
             while name := os.path.dirname(name):

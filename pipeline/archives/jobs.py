@@ -86,6 +86,7 @@ def _make_batch_runner(spark: SparkSession, on_progress: OnProgress | None) -> S
     def run_in_batches(
         label: str, splits: Sequence[S], work: Callable[[S], Iterable[R]]
     ) -> Iterator[tuple[Sequence[S], list[R]]]:
+        """Run `work` on the splits, a batch of them in each Spark job; yield each batch with its results."""
         for first in range(0, len(splits), size):
             batch = splits[first : first + size]
             shifted_progress = shift_progress(on_progress, first, len(splits))
@@ -102,6 +103,7 @@ def shift_progress(on_progress: OnProgress | None, before: int, total: int) -> O
         return None
 
     def report_progress(part: Progress) -> None:
+        """Report the progress of a part as progress of the whole."""
         on_progress(part._replace(done=before + part.done, total=total))
 
     return report_progress

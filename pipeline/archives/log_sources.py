@@ -39,6 +39,9 @@ class Brokers:
         request_timeout_ms: int = REQUEST_MS_DEFAULT,
         skip_undecodable: bool = False,
     ) -> None:
+        """Read through the brokers at `bootstrap`, with about `split_rows` rows in each task.
+
+        `skip_undecodable` continues after batches that cannot be decoded."""
         self._bootstrap = parse_addresses(bootstrap)
         self._split_rows, self._request_timeout_ms = split_rows, request_timeout_ms
         self._skip_undecodable = skip_undecodable
@@ -79,6 +82,7 @@ class Segments:
     may_lag: Final = True
 
     def __init__(self, paths: Sequence[str], *, split_bytes: int = SPLIT_BYTES, skip_undecodable: bool = False) -> None:
+        """Read segment files of the data directories `paths`, about `split_bytes` bytes in each task."""
         self._paths = as_names(paths)
         self._split_bytes, self._skip_undecodable = split_bytes, skip_undecodable
 

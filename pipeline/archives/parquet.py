@@ -48,6 +48,9 @@ class DayFiles:
         *,
         file_bytes_max: int = FILE_BYTES_MAX,
     ) -> None:
+        """Write the rows of one partition into Parquet files in the directory `staging`, one file for each day.
+
+        A file of `file_bytes_max` bytes is followed by another of the same day."""
         self._files, self._staging, self._place, self._compression = files, staging, place, compression
         self._file_bytes_max = file_bytes_max
         self._open: dict[str, _DayFile] = {}  # the one that was written last is last
@@ -100,6 +103,7 @@ class _DayFile:
     """Open file of one day, and the rows that wait for its next row group."""
 
     def __init__(self, files: Files, staging: str, place: TopicPartition, day: str, compression: str) -> None:
+        """Create a Parquet file with a unique name in the directory `staging`."""
         self._files, self._place, self._day = files, place, day
         self._name = f"{staging}/{uuid.uuid4()}.parquet"  # attempts of a task never meet
         self._sink = files.open_output(self._name)
@@ -198,6 +202,7 @@ class RowsByOffset:
     `batches` are not empty. `last` is the offset of the last row of the present batch."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        """Read the first of the batches, which are ordered by offset."""
         self._batches = batches
         self._rows: pa.RecordBatch = _NO_ROWS
         self.has_ended = False

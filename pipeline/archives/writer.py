@@ -81,6 +81,10 @@ class ArchiveWriter:
     """Run that has claimed an archive for writing; `state` is the state after its latest commit."""
 
     def __init__(self, files: Files, grace_seconds: float) -> None:
+        """Claim the archive for this run, and create it if it does not exist.
+
+        Complete the last commit of an earlier run, and delete its staged files, and files that were dropped more than
+        `grace_seconds` ago."""
         self._files = files
         self.run = str(uuid.uuid4())
         if not is_archive(files):
@@ -204,8 +208,10 @@ class ArchiveWriter:
 
 
 def _directory(path: str) -> str:
+    """Return the directory of a path."""
     return path.rpartition("/")[0]
 
 
 def _now_ms() -> int:
+    """Return the time in milliseconds since 1970."""
     return int(time.time() * 1000)

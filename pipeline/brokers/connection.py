@@ -24,6 +24,7 @@ class BrokerConnection(ClosedAtExit):
     """Synchronous client for one thread: `with BrokerConnection(…) as brokers: brokers.ask(lambda client: …)`."""
 
     def __init__(self, bootstrap: Sequence[str]) -> None:
+        """Start a thread with an event loop, and create a client in it."""
         self._thread = LoopThread("raftlog-brokers")
         try:
             self._client = self._thread.create(lambda: BrokerClient(bootstrap))

@@ -77,6 +77,7 @@ class _Fetcher:
     """Fetcher of the batches of one split, in consecutive chunks; the next chunk begins at `offset`."""
 
     def __init__(self, split: BrokerSplit) -> None:
+        """Prepare to fetch a split from its start on."""
         self._split = split
         self.offset = split.start
         self._bytes_wanted = self._choose_fetch_bytes(_RECORD_BYTES_GUESSED)

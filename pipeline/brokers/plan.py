@@ -118,6 +118,7 @@ async def _ask_at_once(ask: Callable[..., Awaitable[T]], places: Sequence[tuple[
     slots = asyncio.Semaphore(ASKED_AT_ONCE)
 
     async def ask_one(place: tuple[Any, ...]) -> T:
+        """Ask for one partition, once a slot is free."""
         async with slots:
             return await ask(*place)
 

@@ -34,19 +34,23 @@ class RaftlogDataSource(DataSource):
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader of a batch query. Raises `InvalidArgument` for another schema or wrong options."""
         check_schema(schema)
         return BatchReader(batch_settings(self.options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 – Spark's name
+        """Return the reader of a streaming query. Raises `InvalidArgument` for another schema or wrong options."""
         check_schema(schema)
         return StreamReader(stream_settings(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
+        """Return the writer of a batch query."""
         from raftlog.pipeline.sink.writers import batch_writer
 
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: N802 – Spark's name
+        """Return the writer of a streaming query."""
         from raftlog.pipeline.sink.writers import stream_writer
 
         return stream_writer(self.options, schema, overwrite)
@@ -70,6 +74,7 @@ class BatchReader(DataSourceReader):
         return list(divide(splits, self._settings.min_partitions))
 
     async def _plan(self, client: BrokerClient) -> list[BrokerSplit]:
+        """Return the splits of all wanted topics. Raises `InvalidArgument` if no topic matches."""
         settings = self._settings
         there = await read_layout(client, settings.bootstrap, settings.topics, settings.timeout_s)
         if not there.logs:
@@ -77,4 +82,5 @@ class BatchReader(DataSourceReader):
         return await plan_splits(client, settings, there)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a split; called by Spark in a task."""
         return read_rows(partition)

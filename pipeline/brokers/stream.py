@@ -42,6 +42,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reader of a streaming query; not thread-safe, as Spark makes one call at a time."""
 
     def __init__(self, settings: ReadSettings) -> None:
+        """Create a reader that connects at the first request."""
         self._settings = settings
         self._brokers: BrokerConnection | None = None
         self._initial: Json | None = None
@@ -59,6 +60,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Return the limit of rows in each batch: by `max_offsets_per_trigger`, or none."""
         rows_max = self._settings.max_offsets_per_trigger
         return ReadAllAvailable() if rows_max is None else ReadMaxRows(rows_max)
 
@@ -101,9 +103,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return list(divide(list(self._make_splits(begin, until)), self._settings.min_partitions))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a split; called by Spark in a task."""
         return read_rows(partition)
 
     def stop(self) -> None:
+        """Close the connection to the brokers."""
         if self._brokers is not None:
             self._brokers.close()
             self._brokers = None

@@ -200,6 +200,7 @@ class _TopicReplay:
     """Replay of one topic of the archive to its target topic."""
 
     def __init__(self, context: _ReplayContext, topic: str, target: str, write_id: str) -> None:
+        """Prepare to replay one topic into `target`; `write_id` names the write that later runs continue."""
         self._context, self._topic, self._target, self._write_id = context, topic, target, write_id
         self._record = ReplayRecord(write_id, target, context.options_digest)
 

@@ -115,6 +115,7 @@ class ReplayRecord:
     `what` is a digest of the options, which must stay the same in a named replay."""
 
     def __init__(self, write_id: str, target: str, what: str) -> None:
+        """Record the progress of the write `write_id`; `what` is the digest of its options."""
         self._what = what
         self._group, self._place = GROUP_PREFIX + write_id, TopicPartition(target, 0)
 

@@ -55,6 +55,7 @@ class StepReader(DataSourceReader):
     """Reader of one step; called by Spark."""
 
     def __init__(self, options: dict[str, Any]) -> None:
+        """Parse the options of a step: archive, topic, offset ranges, and number of partitions."""
         self._uri, self._topic = options["uri"], options["topic"]
         self._ranges = [Range(*each) for each in json.loads(options["ranges"])]
         self._count = int(options["partitions"])

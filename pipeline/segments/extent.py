@@ -97,6 +97,9 @@ class _Chain:
     """Search for consecutive segment files of a log, and for the pieces of batches in them."""
 
     def __init__(self, disk: Disk, path: str, *, is_lone: bool) -> None:
+        """Create an empty chain of the segment files in the directory `path`.
+
+        `is_lone` is whether the log belongs to the embedded library."""
         self.bases = segment_bases(disk, path)
         self.pieces: list[SegmentPiece] = []
         self.problems: list[CorruptBatch] = []
@@ -290,6 +293,9 @@ class _JournalTail:
     """Entries after the last checkpoint: read from the segments if these contain the same bytes, else the journal."""
 
     def __init__(self, replica: FoundReplica, chain: _Chain, room: CarriedBudget, files: ExitStack) -> None:
+        """Prepare to append the replica's journaled entries to `chain`.
+
+        `room` limits the bytes that pieces carry, and `files` closes the opened files."""
         self._chain, self._room, self._files = chain, room, files
         self._path, self._disk = replica.path, chain.disk
         self._log: Window | None = None

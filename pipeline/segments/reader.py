@@ -44,9 +44,11 @@ class _CarriedBytes:
     """Journaled bytes that a piece contains, with the interface of a file."""
 
     def __init__(self, position: int, data: bytes | memoryview) -> None:
+        """Wrap the bytes of journaled batches that begin at this position of the segment file."""
         self._position, self._data = position, memoryview(data)
 
     def read(self, position: int, length: int) -> memoryview:
+        """Return up to `length` bytes at a position of the segment file."""
         at = position - self._position
         return self._data[at : at + length]
 
@@ -180,6 +182,7 @@ class _PieceReader:
     def __init__(
         self, disk: Disk, split: SegmentSplit, piece: SegmentPiece, journal: "_Journal", on_damage: OnDamage
     ) -> None:
+        """Prepare to read one piece of a split; `on_damage` receives each damaged batch."""
         self._disk, self._split, self._piece = disk, split, piece
         self._journal, self._on_damage = journal, on_damage
         self._file = file_name(split.path, piece.base)

@@ -81,6 +81,7 @@ class _Writer:
     def __init__(
         self, client: BrokerClient, settings: SinkSettings, identity: WriteIdentity, mine: "_Run", marks: Marks
     ) -> None:
+        """Prepare to write one run's rows (`mine`) of an epoch; `marks` are the marks of earlier attempts."""
         self._client, self._settings, self._identity, self._mine, self._marks = client, settings, identity, mine, marks
         self.is_done = marks.newest_complete() >= identity.epoch
         """Whether every row of the epoch is stored already."""
@@ -271,6 +272,7 @@ class _Pace:
     """Divider of rows into portions, released at a maximum rate."""
 
     def __init__(self, records_per_second: float | None) -> None:
+        """Limit the rate of records per second; None: no limit."""
         self._rate = records_per_second
         self._began_s, self._count = time.monotonic(), 0
 

@@ -79,6 +79,10 @@ class SinkLane:
         is_old: bool = False,
         accepts_missing: bool = False,
     ) -> None:
+        """Create the lane of one partition, whose log is known up to `start`.
+
+        `must_scan` is whether the log has to be searched for records of earlier attempts, `is_old` whether these may
+        have been deleted since."""
         self.place, self.identity, self.start = place, identity, start
         self.known_to = start
         self.waiting_bytes = 0

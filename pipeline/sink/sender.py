@@ -28,6 +28,10 @@ class LaneSender:
     def __init__(
         self, client: BrokerClient, lane: SinkLane, settings: SinkSettings, lease_s: float, slots: asyncio.Semaphore
     ) -> None:
+        """Prepare to send the batches of a lane.
+
+        `slots` limits the batches in flight. If the first batch is sent more than `lease_s` seconds after the last look
+        at the log, the log is scanned before."""
         self.lane = lane
         self.flush = False
         """Whether batches are sent even if they are not full; reset when the lane is empty."""

@@ -170,6 +170,7 @@ class _Comparison:
     """Comparison of the log and the archive in one range; both are read up to the same offset `at`."""
 
     def __init__(self, compare: ArchiveRange) -> None:
+        """Prepare to compare the log and the archive in one range."""
         self.sentences: list[str] = []
         self.at = compare.split.start
         self.place = TopicPartition(compare.split.topic, compare.split.partition)

@@ -104,6 +104,7 @@ def _walk(file: OpenFile, span: SegmentSpan, followers: Iterable["_Follower"] = 
     """Check the range of a file; `followers` are compared with everything that is read."""
 
     def on_chunk(position: int, chunk: bytes) -> None:
+        """Compare a chunk of the first file with the same bytes of all others."""
         for follower in followers:
             follower.compare_chunk(position, chunk)
 

@@ -78,6 +78,7 @@ def verify(
     cannot be read. Brokers should be stopped: the changes of a running one can look like damage."""
 
     def run(what: str, splits: Sequence[S], work: Callable[[S], Iterable[R]], /) -> list[R]:
+        """Run `work` on the splits in a Spark job; return the results in order."""
         return run_splits(spark, what, splits, work, on_progress=on_progress)
 
     return verify_by(run, paths, topics=topics, topics_pattern=topics_pattern, archive=archive, split_bytes=split_bytes)

@@ -89,6 +89,7 @@ class _JournalWalk:
     """Comparison of the journal's entries with the segment files of one replica, up to the first difference."""
 
     def __init__(self, disk: Disk, path: str, folded: FoldedGroup) -> None:
+        """Prepare to walk through the journaled entries of the log at `path`."""
         self.held_to: int = folded.keep_to
         self.journaled_from: int | None = None
         self._disk, self._path = disk, path
@@ -163,6 +164,7 @@ class _JournalWalk:
             self._file = self._disk.open(name, read_only=True)
 
     def _close(self) -> None:
+        """Close the open segment file, if any."""
         if self._file is not None:
             self._file.close()
             self._file = None

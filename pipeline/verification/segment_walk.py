@@ -165,6 +165,7 @@ class _Walk:
     """Progress of reading a segment batch by batch: position, entry, offset and the first problem."""
 
     def __init__(self, span: SegmentSpan, rows: bytes) -> None:
+        """Prepare to walk through a span of a segment; `rows` are its index rows."""
         self.position, self._number, self._index, self._offset = span.start
         self.problem: str | None = None
         self._span = span

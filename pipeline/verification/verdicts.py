@@ -126,6 +126,7 @@ class Verdicts:
         segments: Iterable[CheckedSegment],
         groups: Iterable[ComparedGroup],
     ) -> None:
+        """Collect the results of tasks: of ranges by file, of whole segments, and of compared groups."""
         self._ranges = ranges
         self._segments = {(each.directory, each.base): each for each in segments}
         self._groups: dict[UUID, list[ComparedGroup]] = {}

@@ -125,6 +125,7 @@ class _Backup:
         options: CopyOptions,
         on_progress: Callable[[BackupProgress], None],
     ) -> None:
+        """Prepare to back the cluster up to the storage of `run`."""
         self._client, self._run, self._options, self._on_progress = client, run, options, on_progress
         self._outage_s = options.give_up_after_s
         self._new: list[SavedFile] = []

@@ -33,6 +33,7 @@ class ObjectStore:
         self._is_checked = False
 
     def read(self, path: str) -> bytes | None:
+        """Return the content of an object; None if it does not exist."""
         with self._errors():
             try:
                 return bytes(self._files.cat_file(self._place(path)))
@@ -49,6 +50,7 @@ class ObjectStore:
         return self._create(path, data)
 
     def delete(self, path: str) -> None:
+        """Delete an object, if it exists."""
         with self._errors():
             try:
                 self._files.rm_file(self._place(path))
@@ -56,6 +58,7 @@ class ObjectStore:
                 return
 
     def list(self, folder: str) -> list[str]:
+        """Return the sorted paths of all objects below a folder, relative to the root."""
         with self._errors():
             try:
                 found = self._files.find(self._place(folder))
@@ -65,6 +68,7 @@ class ObjectStore:
         return sorted(str(each)[begin:] for each in found)
 
     def names(self) -> set[str]:
+        """Return the names directly below the root."""
         with self._errors():
             try:
                 return {str(each).rstrip("/").rpartition("/")[2] for each in self._files.ls(self._root, detail=False)}

@@ -147,6 +147,9 @@ class _Restoration:
         self._done = self._size = self._records = 0
 
     async def run(self) -> RestoreResult:
+        """Create the topics, then restore records, settings and committed offsets; return the totals.
+
+        Without a client nothing is written."""
         client, plan = self._client, self._plan
         if client is not None:
             await client.find_all_brokers()

@@ -49,6 +49,7 @@ class DirectoryStore:
         self._root = Path(path)
 
     def read(self, path: str) -> bytes | None:
+        """Return the content of a file; None if it does not exist."""
         with _errors_of(self.address):
             try:
                 return (self._root / path).read_bytes()
@@ -62,6 +63,7 @@ class DirectoryStore:
             _sync_directory(target.parent)
 
     def create(self, path: str, data: bytes) -> bool:
+        """Write a file durably; return false if it exists already."""
         with _errors_of(self.address):
             staged, target = self._stage(path, data)
             try:
@@ -109,6 +111,7 @@ class DirectoryStore:
 
 
 def _sync_directory(path: Path) -> None:
+    """Sync the names in a directory."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -35,6 +35,7 @@ class Child:
         log_path: Path | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
+        """Prepare a process with this command; `log_path` gets its standard error (None: it is inherited)."""
         self.name, self.command = name, command
         self._environment = environment
         self._log_path = log_path

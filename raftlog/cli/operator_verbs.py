@@ -144,8 +144,11 @@ def operator_command(
     The command has `--bootstrap`, and if `json_help` is given `--json`. It is added to `group`, if one is given."""
 
     def decorate(function: Callable[..., object]) -> click.Command:
+        """Return the command that calls `function` with an `OperatorVerb` and its options."""
+
         @functools.wraps(function)
         def call(*, bootstrap: BrokerAddresses, as_json: bool = False, **options: Any) -> object:
+            """Call the function with a verb for the brokers at `bootstrap`."""
             return function(verb=OperatorVerb(bootstrap, as_json), **options)
 
         command = (click.command if group is None else group.command)(name)(call)
@@ -171,6 +174,7 @@ def wait_options(operation: str) -> Callable[[F], F]:
     """Return the options `--wait/--no-wait` and `--timeout`."""
 
     def decorate(function: F) -> F:
+        """Add the options `--wait` and `--timeout` to the function."""
         timeout = option(
             "--timeout",
             "timeout_s",

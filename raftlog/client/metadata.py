@@ -30,6 +30,7 @@ class Metadata:
     """Cache of topics by name, refreshed in the background from the first request until `close`."""
 
     def __init__(self, client: BrokerClient, refresh_s: float) -> None:
+        """Begin without topics; metadata is refreshed every `refresh_s` seconds."""
         self._client, self._refresh_s = client, refresh_s
         self.changed: Callable[[], None] = lambda: None
         """Called after each refresh."""

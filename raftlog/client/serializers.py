@@ -31,6 +31,7 @@ class DeserializationFailed(RequestError):
     The consumer stays before the record; `seek(partition, next_offset)` skips it."""
 
     def __init__(self, partition: TopicPartition, offset: Offset, field: str, cause: Exception) -> None:
+        """Describe the record whose `field`, key or value, cannot be deserialized because of `cause`."""
         next_offset = Offset(offset + 1)
         super().__init__(
             f"{partition} offset {offset}: the {field} cannot be deserialized ({type(cause).__name__}: {cause}); "

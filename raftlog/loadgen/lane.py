@@ -27,6 +27,7 @@ class RequestLane:
     """Non-blocking HTTP connection to an address, opened by the constructor. `token`: the request in flight, or -1."""
 
     def __init__(self, address: str, key: tuple[int, str], tls: ssl.SSLContext | None = None) -> None:
+        """Open a connection to `address` without blocking; `key` is the number of the client and the address."""
         host, _, port = host_of(address).rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
         family, kind, protocol, _, endpoint = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0]

@@ -18,6 +18,7 @@ class Mix:
     """Random choice of the kind of the next operation, by weights."""
 
     def __init__(self, weights: dict[str, float]) -> None:
+        """Draw kinds of requests with these weights; kinds without a weight are never drawn."""
         self.weights = {kind: weights[kind] for kind in KINDS if weights.get(kind, 0) > 0}
         self._kinds = list(self.weights)
         self._cumulated: list[float] = []

@@ -22,6 +22,7 @@ class SocketWire(ClosedAtExit):
     """`HttpWire` over sockets; its `with` block closes the connections."""
 
     def __init__(self, timeout_s: float, tls: ssl.SSLContext | None = None) -> None:
+        """Create no connection yet; a request without an answer fails after `timeout_s` seconds."""
         self._timeout_s, self._tls = timeout_s, tls
         self._selector = selectors.DefaultSelector()
         self._idle: defaultdict[tuple[int, str], list[RequestLane]] = defaultdict(list)

@@ -53,6 +53,7 @@ class Work:
     """Source of the operations of all clients of one run, and interpreter of their answers."""
 
     def __init__(self, plan: LoadPlan, place: LoadTarget) -> None:
+        """Prepare the requests of a plan to the topic of `place`."""
         self._plan, self._place = plan, place
         self._random = Random(plan.seed)  # noqa: S311 - not used for security
         self._leaders = LeaderCache()

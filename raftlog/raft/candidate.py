@@ -21,6 +21,9 @@ class Candidate:
     __slots__ = ("_is_counted", "_replica", "_sequence", "leader", "role", "votes")
 
     def __init__(self, replica: RaftReplica, role: Role, *, is_transfer: bool = False) -> None:
+        """Begin a campaign or pre-vote campaign, by `role`, and send requests to all voters.
+
+        `is_transfer` is whether the leader asked for it."""
         assert role in (Role.PRE_CANDIDATE, Role.CANDIDATE), f"no campaign as {role}"
         self._replica = replica
         self.role: Role = role

@@ -99,6 +99,7 @@ class ConfigurationHistory:
     __slots__ = ("_known", "current")
 
     def __init__(self, known: Sequence[Configuration]) -> None:
+        """Begin with the configurations in the log, in ascending order of index."""
         # A replica that began with an empty log had no configuration, and a cut can bring it back to that.
         self._known = [] if known and known[0].index == NO_CONFIGURATION.index else [NO_CONFIGURATION]
         for configuration in known:

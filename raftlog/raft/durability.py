@@ -16,6 +16,7 @@ class Durability:
     __slots__ = ("_pending", "durable_index", "durable_number", "number")
 
     def __init__(self, last_index: Index) -> None:
+        """Begin with a log that is durable up to `last_index`."""
         self.number = 0
         self.durable_number = 0
         self.durable_index = last_index

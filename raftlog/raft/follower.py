@@ -55,6 +55,7 @@ class Follower:
     )
 
     def __init__(self, replica: RaftReplica, leader: ReplicaId | None) -> None:
+        """Begin as follower of `leader`, None if it is unknown."""
         self.role = Role.FOLLOWER
         self._replica = replica
         self.leader = leader

@@ -52,6 +52,7 @@ class Leader:
     )
 
     def __init__(self, replica: RaftReplica) -> None:
+        """Begin a leadership: append a no-op of the term, and replicate to all other members."""
         self.role = Role.LEADER
         self.leader: ReplicaId | None = replica.me
         self._replica = replica

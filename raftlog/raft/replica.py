@@ -63,6 +63,7 @@ class RaftReplica:
         payloads: ControlPayloads,
         restart: Restart,
     ) -> None:
+        """Restore a replica from its log and its restart state."""
         self.me, self.settings, self.random, self.payloads = me, settings, random, payloads
         self.log = LogTail(log)
         self.history = ConfigurationHistory(restart.configurations)

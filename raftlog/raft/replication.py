@@ -52,6 +52,7 @@ class Replication:
     )
 
     def __init__(self, replica: RaftReplica) -> None:
+        """Begin to replicate to the other members of the configuration."""
         self._replica = replica
         self.progress: dict[ReplicaId, FollowerProgress] = {}
         """Progress of every other member of the configuration in effect, in ascending order."""

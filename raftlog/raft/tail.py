@@ -18,6 +18,7 @@ class LogTail:
     __slots__ = ("_cut_to", "_entries", "_handed_index", "last_index", "last_term", "view")
 
     def __init__(self, view: LogView) -> None:
+        """Begin without entries beyond the stored log `view`."""
         self.view = view
         self._entries: list[Entry] = []
         self._cut_to: Index | None = None

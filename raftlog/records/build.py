@@ -39,6 +39,7 @@ class BatchBuilder:
         base_sequence: int = -1,
         is_transactional: bool = False,
     ) -> None:
+        """Begin an empty batch. The producer's fields are those of the batch header (-1: no producer)."""
         self._builder = _new_builder(compression, producer_id, producer_epoch, base_sequence, is_transactional)
         self.count = 0
 

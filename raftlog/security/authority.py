@@ -52,6 +52,7 @@ class PrivateAuthority:
     """Certificate authority in a directory, created there if it is missing. Raises `InvalidArgument`."""
 
     def __init__(self, directory: str) -> None:
+        """Load the authority in the directory; create it if neither certificate nor key exists."""
         self._directory = directory
         self.certificate, self._key_file = self._paths(_AUTHORITY)
         self.is_new = not os.path.lexists(self.certificate) and not os.path.lexists(self._key_file)
@@ -184,12 +185,14 @@ class PrivateAuthority:
 def _builder(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, expires: datetime
 ) -> x509.CertificateBuilder:
+    """Return a certificate builder with subject, issuer, key, random serial number and validity."""
     builder = x509.CertificateBuilder(issuer, subject, key, x509.random_serial_number())
     builder = builder.not_valid_before(datetime.now(UTC) - _CLOCK_SKEW).not_valid_after(expires)
     return builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
 
 
 def _key_usage(*, is_authority: bool) -> x509.KeyUsage:
+    """Return the usages of a key: signing certificates for an authority, else signatures."""
     return x509.KeyUsage(
         digital_signature=not is_authority,
         content_commitment=False,

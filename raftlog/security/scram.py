@@ -55,6 +55,7 @@ class ScramExchange:
         secret: bytes,
         nonce: Callable[[], str] = random_nonce,
     ) -> None:
+        """Begin a login. `find` returns the credential of a user; `secret` makes plausible salts for unknown users."""
         self.mechanism = mechanism
         self.user = ""
         """Name that the client claims, set by `first`; proved once `final` has returned."""

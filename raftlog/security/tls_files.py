@@ -69,6 +69,7 @@ class ServerTls:
     """TLS of one listener. Raises `InvalidArgument` for an unusable file."""
 
     def __init__(self, files: ServerTlsFiles) -> None:
+        """Load certificate and key. Raises `InvalidArgument` for files that cannot be used."""
         self.files = files
         self._newest = self.context = load_server_context(files)
         """Context for the event loop; `reload` does not replace it."""

@@ -38,6 +38,7 @@ class CheckpointFile:
     """File with the two slots; the caller syncs `file` after `write`."""
 
     def __init__(self, disk: Disk, path: str) -> None:
+        """Open the checkpoint file at `path`, and read its newest checkpoint; create it if it does not exist."""
         self.is_new = not disk.exists(path)
         self.file: File = disk.open(path, create=self.is_new)
         if self.is_new:

@@ -22,6 +22,7 @@ class Checkpointer:
     def __init__(
         self, disk: Disk, log: SegmentedLog, slots: CheckpointFile, failed: Callable[[str, OSError], None]
     ) -> None:
+        """Prepare checkpoints of a log; `failed` is called with a text and the error when one fails."""
         self._disk = disk
         self._log = log
         self._slots = slots

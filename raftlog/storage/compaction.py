@@ -332,6 +332,7 @@ class _Output:
     """Staged file that compaction writes: kept batches, and gaps between them."""
 
     def __init__(self, log: SegmentedLog, first: Segment, compacted_to: Offset) -> None:
+        """Create the staged files of a compacted segment, which begins at the offset of the segment `first`."""
         self._log = log
         self.segment = Segment(
             first.base_offset, first.base_index, stage_segment_files(log.disk, log.path, first.base_offset)

@@ -56,6 +56,7 @@ class DescriptorCache:
     """Cache of descriptors, least recently used first. Above `limit` it closes those that may be closed."""
 
     def __init__(self, limit: int) -> None:
+        """Begin without open descriptors; at most `limit` are open at once."""
         self._limit = limit
         self._lock = threading.Lock()
         self._open: OrderedDict[CachedFile, DescriptorUse] = OrderedDict()

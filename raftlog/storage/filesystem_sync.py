@@ -28,6 +28,7 @@ class FilesystemSync:
     """Descriptor of a file system for `syncfs`, which reports failed write-backs since it was opened."""
 
     def __init__(self, descriptor: int, syncfs: Callable[[int], int]) -> None:
+        """Watch the file system of an open descriptor; `syncfs` is the system call of this name."""
         self._descriptor = descriptor
         self._syncfs = syncfs
         self.device = os.fstat(descriptor).st_dev

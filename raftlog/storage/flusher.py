@@ -36,6 +36,7 @@ class Flusher:
     """Writes and syncs of the appends to one log without Raft."""
 
     def __init__(self, disk: Disk, path: str, log: SegmentedLog, checkpoints: Checkpointer, owner: FlushOwner) -> None:
+        """Prepare to make the entries of a log durable; `owner` is notified of progress and failures."""
         self.written_index = log.last_index
         """Last index in the files; changed by writes and cuts."""
         self.pending_bytes = 0

@@ -61,6 +61,10 @@ class LoneLog:
         on_progress: Callable[[], None],
         on_refused: Callable[[Index, RaftlogError], None],
     ) -> None:
+        """Wrap an opened log.
+
+        `clock` returns milliseconds; `on_progress` is called when more entries are durable, `on_refused` when a full
+        disk refuses entries from an index on."""
         self.disk = disk
         self.path = path
         self.config = config

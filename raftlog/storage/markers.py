@@ -122,6 +122,7 @@ class AbortedBatches:
     of the same producer does not apply to them."""
 
     def __init__(self, log: SegmentedLog) -> None:
+        """Prepare to find the batches of aborted transactions in a log."""
         self._log = log
         self._undecided: dict[int, tuple[int, dict[bytes, int]]] = {}
         """First offset, and newest offset of each key, by producer."""

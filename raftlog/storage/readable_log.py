@@ -57,6 +57,7 @@ class ReadableLog:
     """Segments of one directory, oldest first, for readers; the last one is active."""
 
     def __init__(self, disk: Disk, path: str, segments: tuple[Segment, ...], log_start_offset: Offset) -> None:
+        """Read a log of these segments, in order; `log_start_offset` is the lowest readable offset."""
         self.disk = disk
         self.path = path
         self.segments: tuple[Segment, ...] = ()

@@ -70,6 +70,7 @@ class RealDisk:
         """Open `FilesystemSync`s by device number, each until its directory lock is released."""
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> "RealFile":
+        """Open a file, or create it with `create`. Raises `FileExistsError` if a file to create exists."""
         file = RealFile(path, self._descriptors, os.O_RDONLY if read_only else os.O_RDWR, self._aio)
         flags = file.flags | (os.O_CREAT | os.O_EXCL if create else 0)
         descriptor = self._descriptors.open_path(path, flags, FILE_MODE)
@@ -85,6 +86,7 @@ class RealDisk:
         return os.path.isdir(path)
 
     def list_directory(self, path: str) -> list[str]:
+        """Return the sorted names in a directory."""
         descriptor = self._descriptors.open_path(path, _DIRECTORY_FLAGS)
         try:
             return sorted(os.listdir(descriptor))
@@ -92,6 +94,7 @@ class RealDisk:
             os.close(descriptor)
 
     def make_directory(self, path: str) -> None:
+        """Create a directory and its missing parents, each with the same mode."""
         missing = [path]
         while (parent := os.path.dirname(missing[-1])) and not os.path.exists(parent):
             missing.append(parent)
@@ -159,6 +162,7 @@ class RealDisk:
             self._sync_directory(directory)
 
     def _sync_directory(self, path: str) -> None:
+        """Sync the names in a directory."""
         descriptor = self._descriptors.open_path(path, _DIRECTORY_FLAGS)
         try:
             os.fsync(descriptor)
@@ -269,6 +273,7 @@ class RealFile:
             os.posix_fadvise(use.descriptor, 0, 0, os.POSIX_FADV_WILLNEED)
 
     def write(self, position: int, buffers: Sequence[Buffer]) -> None:
+        """Write all buffers one after another from `position` on."""
         with self._descriptors.use(self) as use:
             try:
                 for first in range(0, len(buffers), _IOV_MAX):
@@ -278,6 +283,7 @@ class RealFile:
                 self.writes += 1  # a sync that began meanwhile does not cover it
 
     def truncate(self, size: int) -> None:
+        """Set the size of the file in bytes."""
         with self._descriptors.use(self) as use:
             try:
                 os.ftruncate(use.descriptor, size)
@@ -394,6 +400,7 @@ class FileLock:
     """Lock by `flock` on a file of its own; the kernel releases it however the process ends."""
 
     def __init__(self, path: str) -> None:
+        """Lock the file, which is created if it does not exist. Raises `BlockingIOError` if the lock is held."""
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

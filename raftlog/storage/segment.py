@@ -45,6 +45,7 @@ class Segment:
     """Open segment. Only the last segment of a log gets appends."""
 
     def __init__(self, base_offset: int, base_index: int, files: SegmentFiles) -> None:
+        """Wrap the open files of a segment; they are read by the caller."""
         self.base_offset = base_offset
         self.base_index = base_index
         self.files = files

@@ -41,6 +41,7 @@ class SegmentedLog(ReadableLog):
     A log without a segment gets its first one with the first roll."""
 
     def __init__(self, disk: Disk, path: str, segments: tuple[Segment, ...], log_start_offset: Offset) -> None:
+        """Wrap the open segments of a log, in order."""
         super().__init__(disk, path, segments, log_start_offset)
         self.directory_changes = Changes()
         """Changes of names in the directory."""

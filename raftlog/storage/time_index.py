@@ -37,6 +37,7 @@ class TimeIndex:
     """Time index of one segment: entries in the file, and entries that wait for the next write."""
 
     def __init__(self, file: File, count: int) -> None:
+        """Wrap an open file with `count` entries."""
         self._file = file
         self._count = count
         self._waiting: list[TimeEntry] = []

@@ -29,6 +29,7 @@ class LinkState:
     """State and counters of a link. Times are those of the event loop, in seconds."""
 
     def __init__(self, random: Random) -> None:
+        """Begin with a perfect link; `random` draws losses and delays."""
         self._random = random
         self.is_cut = False
         self.conditions: NetworkConditions | None = None

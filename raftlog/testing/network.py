@@ -35,6 +35,7 @@ class Network:
     """Handle of the proxy process. Until it has started, connections wait in the listening sockets."""
 
     def __init__(self) -> None:
+        """Start the proxy process."""
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control.settimeout(_ANSWER_SECONDS_MAX)
         self._lock = threading.Lock()

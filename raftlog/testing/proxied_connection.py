@@ -41,6 +41,9 @@ class ProxiedConnection:
         target: tuple[str, int],
         closed: Callable[["ProxiedConnection"], None],
     ) -> None:
+        """Prepare a connection to `node`, which listens at `target`.
+
+        `closed` is called when both sockets are closed."""
         self._states, self._identification = link_states, identification
         self._node, self._target, self._closed = node, target, closed
         self._loop = asyncio.get_running_loop()

@@ -43,6 +43,7 @@ class Proxy:
     """Proxy of a cluster: its connections, and the faults that are injected into them."""
 
     def __init__(self, control: socket.socket) -> None:
+        """Receive commands from `control`, a socket of the parent process."""
         self._control = control
         random = Random()  # noqa: S311 - no secret
         self._rpc, self._gossip = LinkStates(random), LinkStates(random)

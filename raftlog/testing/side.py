@@ -23,6 +23,9 @@ class Side(asyncio.Protocol):
         ended: Callable[[], None],
         made: Callable[[], None] = lambda: None,
     ) -> None:
+        """Create a closed side.
+
+        `received` gets arriving bytes, `ended` is called when the socket is closed, and `made` when it is open."""
         self.transport: asyncio.Transport | None = None
         self.is_full = False
         self.drained: Callable[[], None] = lambda: None

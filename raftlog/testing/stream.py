@@ -33,6 +33,7 @@ class ForwardedStream:
     """Stream of bytes from a sender's socket to a receiver's socket."""
 
     def __init__(self, link_state: LinkState, sender: PausableSender, receiver: Receiver) -> None:
+        """Forward bytes from `sender` to `receiver` under the conditions of the link."""
         self.link_state = link_state
         self.has_lost = False
         self._sender, self._receiver = sender, receiver

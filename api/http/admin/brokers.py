@@ -108,6 +108,7 @@ class BrokerHandlers(Handlers):
         return await self._set_maintenance(request, target, is_on=False)
 
     async def _set_maintenance(self, request: web.BaseRequest, target: Target, *, is_on: bool) -> web.StreamResponse:
+        """Set or end the maintenance mode of the broker in the path; answer with the new version."""
         node = self._node_of_path(target)
         version = await self._broker.operations.brokers.set_maintenance(
             node, is_on, expected_version=expected_version(request, target), deadline=target.deadline()

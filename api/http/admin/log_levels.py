@@ -101,10 +101,12 @@ class LogLevelHandlers(Handlers):
 
 
 def _level_of(name: str) -> str:
+    """Return the effective level of a logger, in lower case."""
     return logging.getLevelName(logging.getLogger(name).getEffectiveLevel()).lower()
 
 
 def _is_raftlog_logger(name: str) -> bool:
+    """Return whether a logger belongs to raftlog."""
     return name == ROOT or name.startswith(f"{ROOT}.")
 
 

@@ -54,6 +54,7 @@ class PartitionHandlers(Handlers):
 
 
 def _to_listed_partition(topic: str, one: PartitionState) -> ListedPartition:
+    """Return the row of a partition in a list, without its log's offsets."""
     return ListedPartition(
         topic=topic,
         partition_id=one.partition,
@@ -79,6 +80,7 @@ def describe_replica(node: int, state: PartitionState) -> NamespaceReplica:
 
 
 def _to_partition(topic: str, one: PartitionState) -> NamespacePartition:
+    """Return the description of a partition; its status is "failed" if it has a problem."""
     return NamespacePartition(
         topic=topic,
         partition_id=one.partition,

@@ -114,6 +114,7 @@ class SettingHandlers(Handlers):
 
 
 def _describe_refusal(wanted: int, levels: Features) -> str:
+    """Return why the feature level cannot be raised to `wanted`, and which brokers must be upgraded before."""
     behind = [each for each in levels.brokers if each.level_max < wanted]
     levels_known = ", ".join(f"node {each.node_id} supports up to {each.level_max}" for each in behind)
     return (

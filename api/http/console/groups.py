@@ -89,6 +89,7 @@ class ConsoleGroupHandlers(GroupAnswers):
         deadline, visible = target.deadline(), self._visibility(request)
 
         def key(row: GroupListing) -> RowKey:
+            """Return the key by which the list is sorted; it is unique by the group's name."""
             return (row.group,) if field == "name" else (row.members, row.group)
 
         page = await select_page(
@@ -223,6 +224,7 @@ def _row(listing: GroupListing, lag: int | None) -> GroupRow:
 
 
 def _member_row(member: MemberDescription, visible: Visibility) -> MemberRow:
+    """Return the row of a group member, with the first of its partitions that the caller may see."""
     places = [place for place in list_assigned_partitions(member) if visible.has_topic(place[0])]
     return MemberRow(
         member_id=member.member_id,

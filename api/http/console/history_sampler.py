@@ -44,6 +44,7 @@ class HistorySampler:
     """Task that adds a sample of one broker and its HTTP server to the history at regular times."""
 
     def __init__(self, broker: Broker, requests: RequestMetrics, history: History) -> None:
+        """Prepare to store samples of the broker's figures and of `requests` in `history`."""
         self._measuring, self._requests, self._history = broker.measuring, requests, history
         self._read_figures, self._read_lags = broker.measuring.read_figures, broker.groups.local_figures
         driver = broker.measuring.driver

@@ -135,10 +135,12 @@ def _select(
 
 
 def _first(pair: tuple[RowKey, Any]) -> RowKey:
+    """Return the sort key of a pair of key and row."""
     return pair[0]
 
 
 def _encode_key(key: RowKey) -> str:
+    """Return a sort key as text for the query of the next page."""
     return urlsafe_b64encode(orjson.dumps(key)).decode().rstrip("=")
 
 
@@ -154,4 +156,5 @@ def _decode_key(text: str) -> RowKey:
 
 
 def _position_error() -> HttpProblem:
+    """Return the error for a page position that cannot be decoded."""
     return HttpProblem(BAD_REQUEST, "the query parameter 'after' is not the 'next' of a page of this list")

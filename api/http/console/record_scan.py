@@ -45,6 +45,10 @@ class RecordScan:
         isolation: Isolation,
         memory: AnswerMemory,
     ) -> None:
+        """Prepare a scan of the partition `place` from `offset` on.
+
+        `bytes_max` limits the shown bytes of a key, value or header. `memory` is charged for fetched batches and shown
+        records."""
         self._broker, self._caller, self._place = broker, caller, place
         self._filter, self._bytes_max, self._isolation = filter_, bytes_max, isolation
         self._memory = memory
@@ -188,5 +192,6 @@ def _count_from(batch: Buffer, first: Offset) -> Generator[None, None, int]:
 
 
 def _is_large(record: Record) -> bool:
+    """Return whether the scan must yield to the event loop after this record, because it is large."""
     parts = (record.key, record.value)
     return any(len(part or b"") > _LARGE_BYTES for part in parts)

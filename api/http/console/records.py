@@ -141,6 +141,7 @@ class ConsoleRecordHandlers(Handlers):
         return bounds.end if found is None else found[0]
 
     def _scan(self, request: web.BaseRequest, wanted: _Wanted, offset: int, memory: AnswerMemory) -> RecordScan:
+        """Return a scan of the wanted partition from `offset` on, for the caller of the request."""
         return RecordScan(
             self._broker,
             caller_of(request),

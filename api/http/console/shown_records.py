@@ -86,6 +86,7 @@ def _decode_start(raw: bytes) -> str | None:
 
 
 def _is_json(raw: bytes) -> bool:
+    """Return whether the bytes are valid JSON."""
     try:
         orjson.loads(raw)
     except ValueError:

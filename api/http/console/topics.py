@@ -55,6 +55,7 @@ class ConsoleTopicHandlers(Handlers):
         deadline, visible = target.deadline(), self._visibility(request)
 
         def key(row: TopicOutline) -> RowKey:
+            """Return the key by which the list is sorted; it is unique by the topic's name."""
             return (row.name,) if field == "name" else (row.partitions, row.name)
 
         page = await select_page(
@@ -135,6 +136,7 @@ def _row(outline: TopicOutline, sums: TopicSums | None) -> ListedTopic:
 
 
 def _partition_row(state: PartitionState, has_dense_offsets: bool) -> PartitionRow:
+    """Return the row of a partition; the number of records is exact only if offsets are dense."""
     return PartitionRow(
         partition=state.partition,
         leader_id=leader_number(state.leader),

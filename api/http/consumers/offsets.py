@@ -135,6 +135,7 @@ class ConsumerOffsetHandlers(GroupAnswers):
 
 
 def _parse_timestamp(value: Any) -> int:
+    """Return a timestamp in milliseconds. Raises `HttpProblem` for a value that is none."""
     try:
         return read_timestamp(value)
     except ValueError as error:
@@ -142,6 +143,7 @@ def _parse_timestamp(value: Any) -> int:
 
 
 def _parse_consumed_offsets(body: ConsumedBody) -> list[ConsumedRecord] | None:
+    """Return the offsets in the body; None if it has none. Raises `HttpProblem` if there are too many."""
     if body.offsets is None:
         return None
     check_count(len(body.offsets), "offsets")
@@ -149,6 +151,7 @@ def _parse_consumed_offsets(body: ConsumedBody) -> list[ConsumedRecord] | None:
 
 
 def _describe_commit(outcome: CommitOutcome) -> CommitResult:
+    """Return the result of a commit for one partition, with the error if it failed."""
     found = CommitResult(outcome.topic, outcome.partition, outcome.consumed, outcome.committed)
     if outcome.error is None:
         return found

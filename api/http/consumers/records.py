@@ -51,6 +51,7 @@ class NoPosition(OffsetOutOfRange):
     """The partition has no valid position, and `auto.offset.reset` is `none`."""
 
     def __init__(self, moved: MovedPosition) -> None:
+        """Describe a partition whose position is out of range (`moved.at`), or never committed (negative)."""
         super().__init__(moved.at, moved.beginning, moved.end)
         place = f"{moved.topic}/{moved.partition}"
         why = f"offset {moved.at} of {place} is out of range" if moved.at >= 0 else f"no offset is committed in {place}"

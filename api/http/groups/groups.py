@@ -119,6 +119,7 @@ class GroupHandlers(GroupAnswers):
 
 
 def _epoch_or_none(value: int) -> int | None:
+    """Return the epoch; None if it is negative, which means unknown."""
     return None if value < 0 else value
 
 

@@ -160,10 +160,12 @@ def _parse_join(group: str, body: JoinBody, caller: Caller) -> Join:
 
 
 def _parse_member(body: MemberBody) -> tuple[str, int, str | None]:
+    """Return member id, generation and instance id of the body."""
     return body.member_id, body.generation, body.instance_id
 
 
 def _describe_leave(row: LeftMember) -> Left:
+    """Return the result of a leave for one group member, with the error if it failed."""
     error = row.error
     if error is None:
         return Left(row.member_id, row.instance_id)

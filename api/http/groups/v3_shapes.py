@@ -140,4 +140,5 @@ def list_assigned_partitions(member: MemberDescription) -> list[tuple[str, int]]
 
 
 def _segment(name: str) -> str:
+    """Return a name encoded as one segment of a URL path."""
     return quote(name, safe="")

@@ -39,6 +39,7 @@ def broker_families(broker: Broker) -> Iterator[Metric]:
 
 
 def _compaction_families(broker: Broker) -> Iterator[Metric]:
+    """Yield the metrics of compaction."""
     compacting = broker.measuring.driver.compactor
     saved = sum(each.bytes_before - each.bytes_after for each in compacting.done.values())
     yield single("compaction_bytes_total", compacting.bytes_done)
@@ -47,6 +48,7 @@ def _compaction_families(broker: Broker) -> Iterator[Metric]:
 
 
 def _catch_up_families(broker: Broker) -> Iterator[Metric]:
+    """Yield the metrics of catch-up and repair."""
     driver = broker.measuring.driver
     ways = [(["in"], driver.catch_up.bytes_fetched), (["out"], driver.supplier.bytes_supplied)]
     yield by_labels("catch_up_bytes_total", ways)
@@ -54,6 +56,7 @@ def _catch_up_families(broker: Broker) -> Iterator[Metric]:
 
 
 def _election_families(broker: Broker) -> Iterator[Metric]:
+    """Yield the metrics of elections and leadership transfers."""
     for field in ("elections_started", "elections_won", "elections_lost", "leader_changes"):
         yield single(f"{field}_total", getattr(broker.measuring.leader_statistics, field))
     leaders = broker.measuring.leaders
@@ -62,6 +65,7 @@ def _election_families(broker: Broker) -> Iterator[Metric]:
 
 
 def _cluster_families(broker: Broker) -> Iterator[Metric]:
+    """Yield the metrics of the cluster, and of this broker's state in it."""
     state, leader = broker.measuring.metadata.state, leader_number(broker.controller_id)
     row = state.broker_of(broker.measuring.replica)
     yield constant("build_info", (raftlog.__version__, str(broker.node_id)))

@@ -24,6 +24,7 @@ def gossip_families(broker: Broker) -> Iterator[Metric]:
 
 
 def _member_families(broker: Broker) -> Metric:
+    """Return the metric of members by state."""
     counts = dict.fromkeys(_STATES, 0)
     for member in broker.measuring.gossip.members():
         counts[member.state] += 1
@@ -31,6 +32,7 @@ def _member_families(broker: Broker) -> Metric:
 
 
 def _traffic_families(agent: AgentCounters) -> Iterator[Metric]:
+    """Yield the metrics of datagrams and streams."""
     for name, received, sent in (
         ("datagrams", agent.datagrams_in, agent.datagrams_out),
         ("bytes", agent.bytes_in, agent.bytes_out),
@@ -43,6 +45,7 @@ def _traffic_families(agent: AgentCounters) -> Iterator[Metric]:
 
 
 def _protocol_families(counted: AgentCounters) -> Iterator[Metric]:
+    """Yield the metrics of the SWIM protocol."""
     agent = counted.swim
     for field in ("probes", "probes_failed", "suspicions", "refutations", "syncs"):
         yield single(f"gossip_{field}_total", getattr(agent, field))

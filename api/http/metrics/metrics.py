@@ -83,6 +83,7 @@ class Metrics:
         return b"".join(pieces)
 
     async def _families(self) -> AsyncIterator[Metric]:
+        """Yield all metrics of the broker; those of partitions are limited to `partitions_max` partitions."""
         for source in SOURCES:
             for family in source(self._broker):
                 yield family

@@ -53,6 +53,7 @@ def partition_families(replicas: Sequence[ReplicaFigures], partitions_max: int) 
 
 
 def _lag_family(part: Iterable[ReplicaFigures]) -> Metric:
+    """Return the metric of followers' lags behind the leaders in `part`."""
     rows = [([each.topic, str(each.partition), str(node)], lag) for each in part for node, lag in each.lags]
     return by_labels("replica_lag_entries", rows)
 

@@ -25,6 +25,7 @@ def process_families(broker: Broker) -> Iterator[Metric]:
 
 
 def _disk_families(broker: Broker) -> Iterator[Metric]:
+    """Yield the metrics of the disk's space; NaN if the system does not report it."""
     driver = broker.measuring.driver
     free: float
     total: float
@@ -38,6 +39,7 @@ def _disk_families(broker: Broker) -> Iterator[Metric]:
 
 
 def _queue_families(broker: Broker) -> Iterator[Metric]:
+    """Yield the metrics of the journal, syncs and stalls."""
     driver = broker.measuring.driver
     journal = driver.journal
     yield constant("sync_method_info", [driver.disk.sync_method])
@@ -50,12 +52,14 @@ def _queue_families(broker: Broker) -> Iterator[Metric]:
 
 
 def _loop_hold_families() -> Iterator[Metric]:
+    """Yield the metrics of long steps of the event loop."""
     yield by_labels("loop_holds_total", [([step], count) for step, count in LOOP_HOLDS.counts.items()])
     longest = [([step], longest_s) for step, longest_s in LOOP_HOLDS.longest_s.items()]
     yield by_labels("loop_hold_longest_seconds", longest)
 
 
 def _latency_families(broker: Broker) -> Iterator[Metric]:
+    """Yield the histograms of latencies."""
     driver = broker.measuring.driver
     yield times("produce_seconds", broker.measuring.counters.append_times)
     yield times("append_seconds", driver.persister.append_times)

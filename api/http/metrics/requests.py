@@ -25,6 +25,7 @@ class RequestMetrics:
     """Counters and durations of answers, by the fixed set of handler classes."""
 
     def __init__(self, memory: Mapping[str, MemoryBudget] | None = None) -> None:
+        """Create empty counters; `memory` has the shares of the memory budget by name."""
         self.memory = memory or {}
         """The shares of the memory budget, by name."""
         self.responses: dict[int, int] = {200: 0}

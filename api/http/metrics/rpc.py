@@ -27,6 +27,7 @@ def rpc_families(broker: Broker) -> Iterator[Metric]:
 
 
 def _traffic_families(broker: Broker) -> Iterator[Metric]:
+    """Yield the metrics of messages, bytes and writes between brokers, by direction."""
     totals = broker.measuring.transport.traffic()
     messages = (("in", totals.messages_in), ("out", totals.messages_out))
     sizes = (("in", totals.bytes_in), ("out", totals.bytes_out))
@@ -42,6 +43,7 @@ def _traffic_families(broker: Broker) -> Iterator[Metric]:
 
 
 def _connection_families(broker: Broker) -> Iterator[Metric]:
+    """Yield the metrics of connections to other brokers, by node and channel."""
     channels = [
         ([str(peer.node), channel], status)
         for peer in broker.measuring.transport.peers()

@@ -15,6 +15,7 @@ async def transaction_families(broker: Broker) -> list[Metric]:
 
 
 def _families(broker: Broker, figures: TransactionFigures) -> Iterator[Metric]:
+    """Yield the metrics of transactions."""
     yield by_labels("transactional_ids", [([state], count) for state, count in figures.by_state.items()])
     yield single("transaction_oldest_age_seconds", figures.oldest_age_s)
     totals = broker.transactions.counters

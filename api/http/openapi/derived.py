@@ -65,4 +65,5 @@ def _forbid_other_fields(component: Json, kind: type[Value] | None) -> Json:
 
 
 def _subclasses_of(kind: type[Value]) -> list[type[Value]]:
+    """Return all direct and indirect subclasses of a type."""
     return [each for sub in kind.__subclasses__() for each in (sub, *_subclasses_of(sub))]

@@ -107,11 +107,13 @@ def _error_answers(row: HttpEndpoint, method: str) -> Json:
 
 
 def _path_parameter(row: HttpEndpoint, name: str) -> Json:
+    """Return the OpenAPI parameter of a path segment; the endpoint may have its own schema for it."""
     schema, text = _PATH[name]
     return parameter("path", name, row.path.get(name, schema), text, is_required=True)
 
 
 def _query_parameter(name: str) -> Json:
+    """Return the OpenAPI parameter of a query parameter that several endpoints share."""
     return in_query(name, *_QUERY[name])
 
 

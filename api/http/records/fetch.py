@@ -172,6 +172,7 @@ class FetchHandlers(Handlers):
             )
 
     def _leader_header(self, topic: str, partition: int) -> dict[str, str]:
+        """Return the header with the leader's address; empty if this broker leads the partition."""
         return leader_header(self._broker, self._broker.leader_of(topic, partition))
 
     @HttpEndpoint(
@@ -212,6 +213,7 @@ def _json_array(parts: Sequence[Encoded]) -> list[Buffer]:
 
 
 def _offset_headers(fetched: Fetched, next_offset: int) -> dict[str, str]:
+    """Return the headers of an answer with records: offsets of the log, leader epoch and topic id."""
     return {
         "X-Raftlog-Next-Offset": str(next_offset),
         "X-Raftlog-High-Watermark": str(fetched.high_watermark),

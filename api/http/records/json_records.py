@@ -40,6 +40,7 @@ class JsonRecords:
     Decompressed batches, and answers that `encode` returns, are charged to `memory`."""
 
     def __init__(self, topic: str, partition: int, format_: Format, opener: BatchOpener, memory: AnswerMemory) -> None:
+        """Prepare the encoder of one partition's records; `memory` is charged for decompressed batches."""
         self._memory = memory
         self._held_bytes = 0
         """Bytes charged for the decompressed batch that is being read, and for a large object that is being encoded."""
@@ -280,6 +281,7 @@ def _base64(raw: bytes | None) -> bytes:
 
 
 def _headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
+    """Return record headers as a JSON list, with values in base64."""
     return orjson.dumps(
         [
             {"name": name, "value": None if value is None else binascii.b2a_base64(value, newline=False).decode()}

@@ -58,6 +58,7 @@ def _make_record_reader(encode: Encode) -> ReadLine:
     """Return a function that parses a line to a record and the partition that it names, if any."""
 
     def read_line(line: bytes) -> tuple[Streamed, int | None]:
+        """Return the record of a line, and the partition that it names, if any."""
         fields = orjson.loads(line)
         if type(fields) is dict and len(fields) == 1 and (value := fields.get("value")) is not None:
             return encode(value), None
@@ -70,6 +71,7 @@ def _make_large_record_reader(encode: Encode) -> ReadLineInSteps:
     """Return a function that parses a large line in steps, to a record and its partition, if any."""
 
     def read_line_in_steps(line: bytes) -> Generator[None, None, tuple[Streamed, int | None]]:
+        """Read a large line in several steps; return the record and the partition that it names, if any."""
         try:
             return (yield from read_large_line(line, encode))
         except orjson.JSONDecodeError as error:  # its position is that in a piece
@@ -102,6 +104,7 @@ class Block:
     __slots__ = ("_bytes_max", "_numbers", "began", "named", "records", "size_bytes")
 
     def __init__(self, bytes_max: int) -> None:
+        """Create an empty block that is full at `bytes_max` bytes."""
         self._bytes_max = bytes_max
         self._numbers = array("Q")
         self.records: list[Streamed] = []
@@ -111,6 +114,7 @@ class Block:
 
     @property
     def is_full(self) -> bool:
+        """Whether the block has reached its limit of bytes or records."""
         return self.size_bytes >= self._bytes_max or len(self.records) >= BLOCK_RECORDS_MAX
 
     @property
@@ -158,6 +162,7 @@ class Block:
 
 
 def _reason_of(error: ValueError) -> str:
+    """Return why a line is not a record, for the sender."""
     if isinstance(error, orjson.JSONDecodeError):
         return f"it is not JSON: {error.msg} at character {error.pos + 1}"
     return f"it is not a record: {error}; with ?lines=values every line is stored as a JSON value"

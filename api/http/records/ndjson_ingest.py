@@ -49,6 +49,10 @@ class NdjsonIngest:
         stopping: "asyncio.Future[None]",
         admit: Callable[[int], Awaitable[None]],
     ) -> None:
+        """Prepare to append the records of `stream`, and to report to `answer`.
+
+        `memory` is charged for blocks. `admit` waits while the sender exceeds its quota; its argument is the size of a
+        block in bytes."""
         self._stream, self._into, self._answer, self._memory = stream, into, answer, memory
         self._stopping, self._admit = stopping, admit
         self._block_bytes_max = min(BLOCK_BYTES_MAX, stream.bounds.block_bytes_max)

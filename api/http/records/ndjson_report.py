@@ -41,6 +41,7 @@ class _Stored:
         self.line = 0
 
     def as_json(self, partition: int) -> dict[str, Any]:
+        """Return the report of one partition; error fields are present only after an error."""
         shown: dict[str, Any] = {
             "partition": partition,
             "records": self.records,
@@ -129,6 +130,7 @@ class StreamAnswer:
         self._writing = asyncio.get_running_loop().create_task(self._write(self._response, report))
 
     async def _write(self, response: web.StreamResponse, report: StreamReport) -> None:
+        """Write a report as one line of JSON. A sender that disconnected is ignored."""
         try:
             if not response.prepared:
                 await response.prepare(self._request)
@@ -157,6 +159,7 @@ class StreamAnswer:
 
 
 def _error_fields(problem: HttpProblem | RaftlogError) -> tuple[int, int, str]:
+    """Return status, error code and outcome of an error."""
     if isinstance(problem, HttpProblem):
         return problem.status, problem.code, "failed"
     return *status_and_code(problem), problem.outcome

@@ -114,4 +114,5 @@ class RecordList:
 
 
 def _too_many_error(count: int) -> HttpProblem:
+    """Return the error for too many records in one request."""
     return HttpProblem(TOO_LARGE, f"{count} records or more in one request; send at most {RECORDS_MAX} at once")

@@ -102,11 +102,13 @@ def _spool_errors() -> Iterator[None]:
 
 
 def _read_all(spool: IO[bytes]) -> bytes:
+    """Return the whole content of a temporary file."""
     spool.seek(0)
     return spool.read()
 
 
 def _check_size(size: int, limit: int) -> None:
+    """Raise `HttpProblem` if the record is larger than the topic's limit."""
     if size > limit:
         raise HttpProblem(
             TOO_LARGE, f"the record has {size} bytes or more; the topic's max.message.bytes allows {limit}"

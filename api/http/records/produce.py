@@ -85,6 +85,7 @@ class ProduceHandlers(Handlers):
     @TO_TOPIC
     @TO_PARTITION
     async def produce(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Append the records of the body, which may arrive as a stream; name the partition's leader in a header."""
         options: ProduceOptions = target.options or _parse_options(target)
         format_ = content_format(header(request, CONTENT_TYPE))
         if options.transactional_id is not None:
@@ -151,6 +152,7 @@ class ProduceHandlers(Handlers):
             await pace(self._broker.security.rates, caller, PRODUCED, size)
 
     def _leader_header(self, options: ProduceOptions) -> dict[str, str]:
+        """Return the header with the leader's address; empty if no partition is named, or this broker leads it."""
         if options.partition is None:
             return {}
         return leader_header(self._broker, self._broker.leader_of(options.topic, options.partition))

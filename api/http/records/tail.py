@@ -124,6 +124,7 @@ class _Tail:
     def __init__(
         self, broker: Broker, ends: ConnectionEnds, wanted: _Parameters, memory: AnswerMemory, caller: Caller
     ) -> None:
+        """Prepare to send records of the wanted partition to one reader; `memory` is charged for them."""
         self._broker, self._ends, self._wanted, self._memory, self._caller = broker, ends, wanted, memory, caller
         self._loop = asyncio.get_running_loop()
         self._encoder = JsonRecords(wanted.topic, wanted.partition, Format.JSON, broker.opener, memory)
@@ -133,6 +134,7 @@ class _Tail:
         """Offset at which the tail ends; None: it follows the log."""
 
     async def serve(self, request: web.BaseRequest, headers: dict[str, str]) -> web.StreamResponse:
+        """Send the records as lines, until the end of the tail or until the reader disconnects; return the response."""
         await self._locate()
         first = await self._fetch(_FIRST_MS, min_bytes=0)
         response = web.StreamResponse(

@@ -82,6 +82,7 @@ class AclHandlers(Handlers):
 
 
 def _parse_filter(target: Target) -> AclFilter:
+    """Return the ACL filter of the query. Raises `HttpProblem` for an unknown name."""
     query = target.query
     return AclFilter(
         _parse_name(AclResourceType, "resource_type", query.get("resource_type", "ANY")),
@@ -104,6 +105,7 @@ def _parse_name(kind: type[E], field: str, name: str) -> E:
 
 
 def _parse_acl(new: NewAcl) -> Acl:
+    """Return the ACL of a body."""
     return Acl(
         AclResourceType[new.resource_type],
         PatternType[new.pattern_type],
@@ -116,6 +118,7 @@ def _parse_acl(new: NewAcl) -> Acl:
 
 
 def describe_acl(acl: Acl) -> AclDescription:
+    """Return an ACL with the names of its enumerated fields."""
     names: Any = [each.name for each in (acl.resource_type, acl.pattern_type, acl.operation, acl.effect)]
     type_, pattern, operation, effect = names
     return AclDescription(type_, acl.resource_name, pattern, acl.principal, acl.host, operation, effect)

@@ -64,4 +64,5 @@ def answer_with(body: bytes, content_type: str, headers: dict[str, str]) -> web.
 
 
 def no_content() -> web.Response:
+    """Return the response with status 204."""
     return web.Response(status=204)

@@ -47,6 +47,9 @@ class BodyReader:
     """Reader of request bodies for all connections of a server; `memory` is their budget."""
 
     def __init__(self, body_bytes_max: int, memory: MemoryBudget, body_timeout_ms: int, bytes_per_s_min: int) -> None:
+        """Prepare to read bodies up to `body_bytes_max` bytes, which must arrive in `body_timeout_ms`.
+
+        A slower body than `bytes_per_s_min` is refused; `memory` is charged for bodies."""
         self.body_bytes_max = body_bytes_max
         self.memory = memory
         self.timeout_ms = body_timeout_ms
@@ -178,6 +181,7 @@ class _BodyPace:
 
 
 def _too_large_error(bytes_max: int) -> HttpProblem:
+    """Return the error for a body above the limit."""
     return HttpProblem(TOO_LARGE, f"the body is larger than {bytes_max} bytes; send it in parts")
 
 
@@ -190,6 +194,7 @@ def json_object(body: bytes | bytearray) -> dict[str, Any]:
 
 
 def _parse_json(body: bytes | bytearray) -> Any:
+    """Return the JSON value of a body. Raises `HttpProblem`."""
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:

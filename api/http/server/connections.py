@@ -108,6 +108,9 @@ class Connections(web.Server):
         rates: ClientRates = UNLIMITED,
         **settings: Any,
     ) -> None:
+        """Prepare to accept connections; `handler` answers requests, and `rates` limits new connections by address.
+
+        `has_certificates` is whether clients may present certificates, which name their principals."""
         new_request = partial(web.BaseRequest, loop=asyncio.get_running_loop())
         super().__init__(handler, request_factory=new_request, **settings)
         self._ends, self._listener, self._settings = ends, listener, settings
@@ -122,6 +125,7 @@ class Connections(web.Server):
         return HttpConnection(self, loop=asyncio.get_running_loop(), **self._settings)
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        """Register a connection with its caller; close it if it is above the limit of connections or of their rate."""
         super().connection_made(handler, transport)
         assert isinstance(handler, HttpConnection), f"{handler} was not made here"
         self._open[handler] = transport
@@ -136,6 +140,7 @@ class Connections(web.Server):
             transport.close()
 
     def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
+        """Remove a connection, and wake the requests and the stop that wait for its end."""
         super().connection_lost(handler, exc)
         assert isinstance(handler, HttpConnection), f"{handler} was not made here"
         self._open.pop(handler, None)

@@ -61,6 +61,9 @@ class ContentDecoder:
                 self._stream = None
 
     def _decompress(self, stream: Any, data: bytes) -> bytes:
+        """Return the next decompressed piece, at most `PIECE_BYTES_MAX` bytes.
+
+        Raises `HttpProblem` for bytes that are not in the encoding."""
         try:
             if stream.eof:
                 raise zlib.error("bytes after the end")

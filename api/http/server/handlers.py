@@ -74,6 +74,7 @@ class Handlers:
                 yield name, each if each.tag else structs.replace(each, tag=cls.tag)
 
     def add_to(self, router: HttpRouter) -> None:
+        """Add all endpoints of the class to the router."""
         for name, endpoint in self.endpoints():
             router.add(endpoint, self.wrap_handler(getattr(self, name)), self.kind)
 

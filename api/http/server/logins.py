@@ -86,6 +86,7 @@ def strip_answer(response: web.StreamResponse) -> web.Response:
 
 
 def _connection_of(request: web.BaseRequest) -> HttpConnection:
+    """Return the connection of a request."""
     connection = request.protocol
     assert isinstance(connection, HttpConnection), f"{connection} was not made here"
     return connection

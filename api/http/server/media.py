@@ -58,6 +58,7 @@ def require_json(header: str | None) -> None:
 
 
 def _wrong_type_error(header: str | None, possible: str) -> HttpProblem:
+    """Return the error for a missing or wrong Content-Type; `possible` names the right ones."""
     what = f"Content-Type {header!r} is not possible here" if header else "the body has no Content-Type"
     return HttpProblem(WRONG_CONTENT_TYPE, f"{what}; it can be {possible}")
 

@@ -70,6 +70,7 @@ class OriginPolicy:
             self._known.add(host)
 
     def _is_known(self, name: str) -> bool:
+        """Return whether a host name belongs to this broker."""
         return name in self._names or is_loopback(name)
 
 
@@ -118,6 +119,7 @@ def quote_header(text: str) -> str:
 
 
 def _is_name(name: str) -> bool:
+    """Return whether the text has only characters of host names and addresses."""
     return name.isascii() and all(letter.isalnum() or letter in "-._:" for letter in name)
 
 
@@ -151,6 +153,7 @@ def _is_same_host(origin: str, host: str | None) -> bool:
 
 
 def _cross_origin_error(why: str) -> HttpProblem:
+    """Return the error for a request of another origin's page."""
     return HttpProblem(
         CROSS_ORIGIN,
         f"a web page of another origin may not use this broker ({why}); programs send neither header, nor does a "

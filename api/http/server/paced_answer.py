@@ -35,6 +35,7 @@ class PacedResponse(web.StreamResponse):
         """Time at which the head was sent; None before. The duration after it depends on the reader."""
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        """Send the head of the response, and record the time."""
         writer = await super().prepare(request)
         self.began = stopwatch()
         return writer

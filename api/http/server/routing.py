@@ -47,6 +47,7 @@ class Target:
     __slots__ = ("args", "options", "query", "routes")
 
     def __init__(self, routes: Mapping[str, Route], args: tuple[str, ...], query: Mapping[str, str]) -> None:
+        """Create the target of a path: its routes by method, and `args`, the values of the path's parameters."""
         self.routes = routes
         """Routes by method."""
         self.args = args
@@ -160,10 +161,12 @@ def _split_target(target: str) -> str:
 
 
 def _not_found_error(path: str) -> HttpProblem:
+    """Return the error for a path without an endpoint."""
     return HttpProblem(NOT_FOUND, f"there is nothing at {path}")
 
 
 def _refuse_other_parameters(query: Mapping[str, str], names: Sequence[str]) -> None:
+    """Raise `HttpProblem` if the query has a parameter that is not in `names`."""
     unknown = next((name for name in query if name not in names), None)
     if unknown is not None:
         there_are = f"it can have {', '.join(names)}" if names else "it has no parameters here"

@@ -166,6 +166,7 @@ def requests_budget(broker: Broker) -> MemoryBudget:
 
 
 def _listen_error(host: str, port: int, error: OSError) -> InvalidArgument:
+    """Return the error of a socket that cannot listen, with the reason and a correction."""
     if error.errno == errno.EADDRINUSE:
         why = "another program listens there; stop it, or choose another port"
     elif error.errno == errno.EACCES:

@@ -29,6 +29,7 @@ class RequestReader:
     __slots__ = ("data", "elements_left", "end", "position")
 
     def __init__(self, data: memoryview, position: int = 0) -> None:
+        """Read from `data`, beginning at the byte `position`."""
         self.data = data
         self.position = position
         self.end = len(data)

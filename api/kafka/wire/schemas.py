@@ -96,6 +96,7 @@ def _arrays(message: Any) -> list[list[Any]]:
 
 
 def _classes() -> _Classes:
+    """Return the message classes; load them at the first use."""
     if not _loaded:
         load()
     return _loaded[0]
@@ -114,6 +115,7 @@ def _import_library() -> _Classes:
 
 
 def _is_message(found: Any) -> bool:
+    """Return whether an attribute is a class of messages."""
     return isinstance(found, type) and hasattr(found, "API_KEY")
 
 
@@ -131,6 +133,7 @@ def _struct_reader(struct: Any, data_class: Any, version: int, flexible: bool) -
     new = object.__new__
 
     def read(reader: RequestReader) -> Any:
+        """Return the message that is read from here on, with its tagged fields if the version is flexible."""
         message = new(data_class)
         message._version, message.tags, message.unknown_tags = version, None, None
         for names, read_values, _ in parts:
@@ -227,6 +230,7 @@ def _array_reader(field: Any, version: int, flexible: bool, is_nullable: bool) -
     read_element, bytes_min = part.read, max(1, part.bytes_min)
 
     def read(reader: RequestReader) -> Any:
+        """Return the elements of an array; None for a null array."""
         count = reader.count(is_compact=flexible, is_nullable=is_nullable, element_bytes_min=bytes_min)
         return None if count is None else [read_element(reader) for _ in range(count)]
 

@@ -53,6 +53,7 @@ class BroadcastGossip:
     """Values of one node, and their exchange with other nodes. `post(name, body)` sends a message."""
 
     def __init__(self, others: Iterable[str], post: Callable[[str, Body], None], interval_s: float) -> None:
+        """Exchange values with the nodes `others`; `post` sends a message, and rounds take `interval_s` seconds."""
         self.values: list[Any] = []
         self._texts: list[str] = []
         self._places: dict[str, int] = {}
@@ -117,6 +118,7 @@ class BroadcastGossip:
     # rounds
 
     def _schedule_round(self) -> None:
+        """Schedule the next round, unless one is scheduled."""
         if self._timer is None:
             self._timer = self._loop.call_later(self._interval_s, self._run_round)
 

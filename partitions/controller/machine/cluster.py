@@ -49,6 +49,7 @@ class ClusterState:
     """State of the cluster in the controller: brokers, topics and assignments."""
 
     def __init__(self) -> None:
+        """Create the state before the bootstrap: all tables are empty."""
         self.bootstrap: Bootstrap | None = None
         self.feature_level = 0
         """Feature level; 0 before the bootstrap; never falls."""

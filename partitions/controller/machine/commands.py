@@ -140,6 +140,7 @@ class CreateTopic(Command):
     is_internal: Flag = False
 
     def check_rules(self) -> None:
+        """Raise `InvalidTopic` for a name that a topic cannot have, and refuse an impossible replication factor."""
         if self.is_internal != self.name.startswith(INTERNAL_PREFIX):
             raise InvalidTopic(
                 f"topic name {self.name!r} cannot be used: those of internal topics, and only those, "

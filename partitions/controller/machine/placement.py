@@ -62,6 +62,7 @@ class _Hosts:
     """Brokers by host, with the numbers of replicas that placement has given them."""
 
     def __init__(self, candidates: Sequence[PlacementCandidate]) -> None:
+        """Group the candidates by host, with the room and the number of replicas of each."""
         self._brokers: dict[str, list[ReplicaId]] = {}
         for candidate in sorted(candidates):
             self._brokers.setdefault(candidate.host, []).append(candidate.replica)

@@ -69,6 +69,7 @@ def text(name: str, bytes_min: int, bytes_max: int) -> Shape[str]:
     """Return the shape of text with a bounded number of bytes in UTF-8, without control characters."""
 
     def check(value: str) -> None:
+        """Raise `ShapeError` unless the value is text of a permitted size without control characters."""
         if type(value) is not str:
             raise ShapeError(f"{value!r} is not text")
         try:
@@ -134,6 +135,7 @@ def listing(name: str, shape: Shape[T], count_min: int, count_max: int) -> Shape
     """Return the shape of a tuple with a bounded number of values of one shape."""
 
     def check(values: tuple[T, ...]) -> None:
+        """Raise `ShapeError` unless the value is a tuple of a permitted length whose items have the shape."""
         if type(values) is not tuple:
             raise ShapeError(f"{values!r} is not a tuple")
         if not count_min <= len(values) <= count_max:
@@ -158,6 +160,7 @@ def _check_replica(value: ReplicaId) -> None:
 
 
 def _unpack_replica(raw: Any) -> ReplicaId:
+    """Return the replica id of a list of node id and disk uuid. Raises `ShapeError`."""
     if type(raw) is not list or len(raw) != 2:
         raise ShapeError(f"{raw!r} is not a node id and a disk uuid")
     _NODE_ID.check(raw[0])
@@ -204,6 +207,7 @@ def _unpack_placement(raw: Any) -> tuple[tuple[ReplicaId, ...], ...]:
     places = range(len(table))
 
     def replicas(row: Any) -> tuple[ReplicaId, ...]:
+        """Return the replica ids of one partition, by their numbers in the table. Raises `ShapeError`."""
         if type(row) is not list:
             raise ShapeError(f"{row!r} is not a list of places")
         if not all(type(place) is int and place in places for place in row):
@@ -217,6 +221,7 @@ def named(name: str, names: Shape[str], values: Shape[str], count_max: int) -> S
     """Return the shape of a tuple of pairs of name and value, in ascending order of the names."""
 
     def check(pairs: tuple[tuple[str, str], ...]) -> None:
+        """Raise `ShapeError` unless the value is a tuple of pairs with ascending names, each once."""
         if type(pairs) is not tuple or len(pairs) > count_max:
             raise ShapeError(f"{pairs!r} is not a tuple of at most {count_max} {name}")
         for pair in pairs:

@@ -112,6 +112,7 @@ class SetUserCredentials(Command):
     expected_version: OptionalIndex = None
 
     def check_rules(self) -> None:
+        """Raise `InvalidArgument` if mechanisms are not in order, contradict each other, or nothing changes."""
         mechanisms = [credential.mechanism for credential in self.credentials]
         for numbers in (mechanisms, list(self.removed)):
             if numbers != sorted(set(numbers)):
@@ -163,6 +164,7 @@ class AlterClientQuotas(Command):
     unset: Names = ()
 
     def check_rules(self) -> None:
+        """Raise `InvalidArgument` for an impossible entity, for quotas out of order, or if nothing changes."""
         types = [type_ for type_, _ in self.entity]
         if not types or not {*types} <= {*ENTITY_TYPES} or ("ip" in types and len(types) > 1):
             raise InvalidArgument(f"quotas are of a user, a client-id, both, or an ip, not of {types}")

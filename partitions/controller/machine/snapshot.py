@@ -130,6 +130,9 @@ class Restoration:
     """Restoration of a state from the map in steps of some rows, so that a large one does not block the loop."""
 
     def __init__(self, packed: bytes) -> None:
+        """Read the numbers and the bootstrap of a snapshot; its rows follow step by step.
+
+        Raises `FormatError` for another version or unknown fields."""
         fields = unpack(packed, "the controller's snapshot", len(packed))
         if type(fields) is not dict or fields.get("version") != MAP_VERSION:
             raise FormatError(f"the controller's snapshot is not a map of version {MAP_VERSION}")

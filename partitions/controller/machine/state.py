@@ -81,6 +81,7 @@ class ControllerState(ClusterState):
     """State of the controller, and its transitions."""
 
     def __init__(self) -> None:
+        """Create the state before the first entry."""
         super().__init__()
         self.applied_index = Index(0)
         """Index of the last applied entry; advanced by `apply` and `advance`."""

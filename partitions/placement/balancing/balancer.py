@@ -64,6 +64,9 @@ class Balancer(BackgroundLoop):
         settings: Callable[[], BalancerSettings],
         random: Random,
     ) -> None:
+        """Create an idle balancer, which works while this process leads the controller.
+
+        `settings` returns its present settings."""
         self._node, self._metadata, self._settings, self._random = node, metadata, settings, random
         self._progress = BrokerProgress(node, metadata, moves)
         self._changed = asyncio.Event()

@@ -79,6 +79,7 @@ class PlacementLayout:
     Partitions and topics have numbers, brokers their node ids."""
 
     def __init__(self, places: Iterable[BrokerPlace]) -> None:
+        """Create a layout of these brokers without partitions."""
         self.places: dict[int, BrokerPlace] = {place.replica.node_id: place for place in places}
         self.placed: list[PlacedPartition] = []
         self.rows: list[list[int]] = []

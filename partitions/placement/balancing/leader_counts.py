@@ -62,6 +62,10 @@ class _Chains:
         numbers: Iterable[int],
         is_allowed: Callable[[int, int, int], bool],
     ) -> None:
+        """Prepare the search.
+
+        `counts` has the leaderships by node and is updated; `is_allowed` returns whether a partition may move from one
+        node to another."""
         self._layout, self._nodes, self._counts = layout, nodes, counts
         self._numbers, self._is_allowed = numbers, is_allowed
         self._transferable: defaultdict[int, defaultdict[int, list[int]]] = defaultdict(lambda: defaultdict(list))

@@ -73,6 +73,7 @@ class Planner:
     It ends at `limit` changes; changes that belong together come together, so there can be a few more."""
 
     def __init__(self, places: Iterable[BrokerPlace], scope: PlanScope, random: Random, limit: int) -> None:
+        """Prepare a plan for these brokers with at most `limit` changes; `random` decides between equal brokers."""
         self._layout = PlacementLayout(places)
         self._scope, self._random, self._limit = scope, random, limit
         self._targets = [node for node, place in self._layout.places.items() if place.takes_replicas]

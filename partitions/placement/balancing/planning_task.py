@@ -36,6 +36,7 @@ class PlanningTask:
         random: Random,
         tenure: Tenure,
     ) -> None:
+        """Prepare to plan for the balancer's present tenure."""
         self._node, self._metadata, self._settings, self._random = node, metadata, settings, random
         self._tenure = tenure
         self.has_planned = False

@@ -50,6 +50,7 @@ class Tenure:
     Times are of the loop's clock."""
 
     def __init__(self, term: int, now: float) -> None:
+        """Begin a tenure in the controller's term, at the loop's time `now`."""
         self.term, self.began_at = term, now
         self.availability = Availability()
         self.looked_at: float | None = None

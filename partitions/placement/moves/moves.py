@@ -45,6 +45,7 @@ class Moves(BackgroundLoop):
     purpose = "moving replicas"
 
     def __init__(self, node: Node, metadata: ControllerHost) -> None:
+        """Begin without reassignments; groups are compared once the loop runs."""
         self._node, self._metadata = node, metadata
         self._differing: dict[GroupKey, PartitionReplica] = {}
         """Groups led here as far as known, whose configuration does not match the assignment."""

@@ -63,6 +63,7 @@ class RecoveryExecution:
     """Recoveries run by one process, and the server for the replicas here."""
 
     def __init__(self, node: Node, metadata: ControllerHost, assignments: Assignments) -> None:
+        """Begin to answer requests of a recovery that another broker directs."""
         self._node, self._metadata, self._assignments = node, metadata, assignments
         self._me = node.identity.node_id
         self._claimed: dict[bytes, float] = {}

@@ -41,6 +41,7 @@ async def _run(client: BrokerClient, store: BackupStore, options: CopyOptions, p
 
 
 def _describe(result: BackupResult) -> None:
+    """Print the totals of a backup, with a warning about records that were deleted before they were saved."""
     click.echo(
         f"saved {format_count(result.records, 'record')}, {result.bytes / MIB:,.1f} MiB in "
         f"{format_count(result.files, 'new file')}; {format_count(result.topics, 'topic')}, "

@@ -83,6 +83,7 @@ async def _run(client: BrokerClient, plan: RestorePlan) -> RestoreResult:
 
 
 def _describe(result: RestoreResult, what: str) -> None:
+    """Print the totals of a restoration; `what` names it."""
     saved = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(result.time_ms / 1000))
     click.echo(
         f"{what}: {format_count(result.records, 'record')}, {result.bytes / MIB:,.1f} MiB of "

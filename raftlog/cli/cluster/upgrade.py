@@ -76,6 +76,7 @@ def _find_outdated(levels: Features) -> list[BrokerLevels]:
 
 
 def _describe_obstacle(levels: Features, behind: Sequence[BrokerLevels]) -> str:
+    """Return the advice to upgrade the brokers `behind`, which prevent a higher feature level."""
     names = ", ".join(f"node {broker.node_id} ({broker.version or 'does not answer'})" for broker in behind)
     return (
         f"{names} must run the new release before the level can rise above {levels.highest_known_by_all}: "

@@ -30,6 +30,7 @@ def keyed_printer(separator: bytes) -> Printer:
     """Return a printer of key, separator and value, or of the value alone for a record without a key."""
 
     def format_records(_partition: int, records: Sequence[Record]) -> bytes:
+        """Return a line for each record: key, separator and value, without the key if it has none."""
         lines = [
             record.value or b"" if (key := record.key) is None else key + separator + (record.value or b"")
             for record in records

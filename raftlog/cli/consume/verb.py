@@ -146,6 +146,7 @@ class _ConsumeRun:
     """Run that prints the records of a `Consumer`."""
 
     def __init__(self, wanted: ConsumeCommandLine, printer: Printer, output: BinaryIO) -> None:
+        """Prepare to read the wanted records and print them to `output`."""
         self._wanted, self._printer, self._output = wanted, printer, output
         self._left = wanted.count
         """Number of records still to print; None for all."""

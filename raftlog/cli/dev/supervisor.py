@@ -30,6 +30,7 @@ class DevNode(NamedTuple):
     child: Child
 
     def as_json(self) -> dict[str, Any]:
+        """Return the node's addresses, process and command."""
         return {
             "node_id": self.node_id,
             "pid": self.child.pid,
@@ -56,6 +57,9 @@ class Supervisor:
     def __init__(
         self, nodes: Sequence[DevNode], echo: Callable[[str], None], restart_command: Callable[[int], str]
     ) -> None:
+        """Prepare to watch the nodes.
+
+        `echo` prints a message, `restart_command` returns the command that restarts a node."""
         self.nodes, self._echo = {node.node_id: node for node in nodes}, echo
         self._restart_command = restart_command
         self._requested: set[int] = set()

@@ -62,6 +62,7 @@ class _SurvivalLoad:
     """Concurrent writers that continue after every failure."""
 
     def __init__(self, client: BrokerClient, place: TopicPartition, outcomes: _WriteOutcomes) -> None:
+        """Prepare to write to the partition `place`, and to record each outcome."""
         self._client, self._place, self._outcomes = client, place, outcomes
         self._is_over = False
         self._target = 0

@@ -145,6 +145,7 @@ class _Dev:
     def __init__(
         self, nodes: Sequence[DevNode], directory: Path, as_json: bool, security: ClusterSecurity | None = None
     ) -> None:
+        """Prepare the cluster of these nodes in `directory`."""
         self._nodes, self._directory, self._as_json = nodes, directory, as_json
         self._security = {} if security is None else security.as_json()
         """Certificate authority, user and password file, by the names of the arguments of `BrokerAddresses`."""
@@ -219,6 +220,7 @@ class _Dev:
         waiting = {node.node_id: node for node in self._nodes}
 
         async def wait_for_node(node: DevNode) -> dict[str, Any]:
+            """Wait until the node serves; return its line of JSON."""
             line: dict[str, Any] = orjson.loads(await node.child.read_ready_line())
             del waiting[node.node_id]
             if status is not None:

@@ -77,6 +77,7 @@ def _check_owner(data_dir: str) -> Finding:
 
 
 def _check_space(place: Path, min_free_bytes: int) -> Iterator[Finding]:
+    """Yield findings about free space and inodes of the file system at `place`."""
     stats = os.statvfs(place)
     free = stats.f_bavail * stats.f_frsize
     text = f"{free / (1 << 30):,.1f} GiB free of {stats.f_blocks * stats.f_frsize / (1 << 30):,.1f} GiB"
@@ -92,6 +93,7 @@ def _check_space(place: Path, min_free_bytes: int) -> Iterator[Finding]:
 
 
 def _check_file_system(place: Path) -> Finding:
+    """Return the finding about the type of the file system at `place`."""
     kind = file_system_of(place)
     if kind in _VOLATILE:
         return Finding("file system", WARNING, f"{kind}: records are lost at a reboot", "use a disk")

@@ -36,6 +36,7 @@ def offsets(name: str, commits: tuple[str, ...], verb: OperatorVerb) -> None:
 async def _commit_and_fetch(
     client: BrokerClient, name: str, commits: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, CommittedOffset]:
+    """Commit offsets of the group, if any; return all its committed offsets."""
     if commits:
         await client.groups.commit(name, commits)
     return await client.groups.committed(name)

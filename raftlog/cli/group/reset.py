@@ -81,6 +81,7 @@ def reset_offsets(name: str, to: ResetTarget, scope: ResetScope, dry_run: bool, 
         raise click.UsageError("--json cannot ask for confirmation: give --yes or --dry-run")
 
     def reset(*, dry_run: bool) -> list[OffsetReset]:
+        """Reset the offsets, or with `dry_run` compute them; return the old and new offsets."""
         return verb.ask(
             lambda client: client.groups.reset(
                 name, to, topics=scope.topics or None, partitions=scope.partitions or None, dry_run=dry_run

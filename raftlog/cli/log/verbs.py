@@ -119,6 +119,7 @@ def verify(directories: tuple[str, ...], compares: bool, as_json: bool) -> None:
 
 
 def _check_as_json(path: str, report: LogCheck) -> dict[str, Any]:
+    """Return the result of the check of one log as JSON."""
     return {
         "path": path,
         "sound": report.is_sound and report.segments > 0,
@@ -198,6 +199,7 @@ def _refuse_replicated(disk: Disk, path: str) -> None:
 
 
 def _repair_as_json(path: str, report: RepairReport) -> dict[str, Any]:
+    """Return the result of the repair of one log as JSON."""
     return {
         "path": path,
         "problems": [str(problem) for problem in report.problems],

@@ -128,6 +128,7 @@ def make_rules(job_name: str, docs_url: str) -> dict[str, Any]:
 
 
 def _make_rule(alert: Alert, job_name: str, docs_url: str) -> dict[str, Any]:
+    """Return the Prometheus rule of an alert, for this job and with links into the documentation."""
     of_job = f"job={orjson.dumps(job_name).decode()}"
     return {
         "alert": alert.name,

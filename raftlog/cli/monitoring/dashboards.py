@@ -54,6 +54,7 @@ def make_dashboard(dashboard: Dashboard) -> dict[str, Any]:
 
 
 def _make_variable(variable: Variable) -> dict[str, Any]:
+    """Return the Grafana variable whose values are those of a label."""
     return {
         "name": variable.name,
         "type": "query",

@@ -54,6 +54,7 @@ def _show(found: PartitionRecovery) -> None:
 
 
 def _describe_state(each: RecoveryReplica) -> str:
+    """Return the state of a replica in a word."""
     if not each.reachable:
         return "does not answer"
     if not each.has_replica:

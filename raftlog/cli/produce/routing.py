@@ -68,11 +68,15 @@ class _Chooser:
     """Choice of the partition of each record: by the hash of its key, or by the record's number."""
 
     def __init__(self, layout: RecordLayout) -> None:
+        """Prepare to choose partitions by the layout.
+
+        `only` is the only possible partition, None if there are several."""
         hash_key = find_hash(layout.partitioner)
         count = layout.partitions
 
         @lru_cache(maxsize=_HASHES_KEPT)
         def choose_by_key(key: bytes) -> int:
+            """Return the partition of a key; recent keys are cached."""
             return hash_key(key) % count
 
         self.choose_by_key = choose_by_key

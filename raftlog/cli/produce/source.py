@@ -21,6 +21,7 @@ class InputSource:
     """Input of one run. `name` and `lines_before` locate the last lines in error messages."""
 
     def __init__(self, paths: Sequence[str], chunk_bytes: int, line_bytes_max: int) -> None:
+        """Prepare to read the files in order, or stdin without any, in chunks of `chunk_bytes`."""
         self._paths = paths
         self._chunk_bytes = chunk_bytes
         self._line_bytes_max = line_bytes_max

@@ -93,6 +93,9 @@ class RollingRestart:
         done: Callable[[RestartUnit], None],
         keep_maintenance: bool = False,
     ) -> None:
+        """Prepare to restart brokers unit by unit.
+
+        `timeout_s` limits each wait; `on_step`, `on_wait` and `done` report the progress."""
         self._cluster, self._restarter, self._timeout_s = cluster, restarter, timeout_s
         self._on_step, self._on_wait, self._done = on_step, on_wait, done
         self._keep_maintenance = keep_maintenance
@@ -251,6 +254,7 @@ class RollingRestart:
         lagging = RestartLag()
 
         async def condition() -> str | None:
+            """Return why the unit has not recovered from its restart; None once it has."""
             seen = await self._cluster.read()
             for node in unit.brokers:
                 if not seen.is_alive(node):

@@ -225,6 +225,7 @@ class _StepPrinter:
     """Printer of steps on stdout and of waits on stderr: on a terminal a status, else a line per wait above 1 s."""
 
     def __init__(self, as_json: bool) -> None:
+        """Print steps as text, or as JSON without the progress display."""
         self._as_json = as_json
         self._console = Console(stderr=True, highlight=False)
         is_shown = self._console.is_terminal and not as_json

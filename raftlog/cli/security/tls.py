@@ -78,6 +78,7 @@ def create(
 
 
 def _describe_issued(issued: IssuedCertificate) -> dict[str, object]:
+    """Return the properties of an issued certificate."""
     return {
         "subject": issued.subject,
         "certificate": issued.certificate,

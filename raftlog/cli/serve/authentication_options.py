@@ -131,6 +131,7 @@ def authentication_plan_from(
 
 
 def _parse_mechanisms(text: str) -> tuple[str, ...]:
+    """Return the SASL mechanisms in a comma-separated list, each once. Raises `UsageError`."""
     found = tuple(dict.fromkeys(part.strip().upper() for part in text.split(",") if part.strip()))
     unknown = [name for name in found if name not in MECHANISMS]
     if unknown or not found:

@@ -9,6 +9,7 @@ from raftlog.security.credentials import check_user_name
 
 
 def _parse_user(name: str) -> str:
+    """Return the name of a user. Raises `BadParameter` if it cannot be one."""
     try:
         check_user_name(name)
     except InvalidArgument as error:

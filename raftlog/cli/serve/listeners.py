@@ -29,6 +29,7 @@ class Listeners:
     def __init__(
         self, http: ClientListener, kafka: Sequence[ClientListener] = (), *, is_kafka_optional: bool = False
     ) -> None:
+        """Prepare the listeners; with `is_kafka_optional` a Kafka listener that cannot start is left out."""
         self._all = [http, *kafka]
         assert len({each.name for each in self._all}) == len(self._all), "each listener has a name of its own"
         self._http, self._kafka, self._is_kafka_optional = http, kafka, is_kafka_optional

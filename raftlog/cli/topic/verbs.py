@@ -140,6 +140,7 @@ async def _fetch_offsets(client: BrokerClient, description: TopicDescription) ->
 
 
 def _as_json(description: TopicDescription) -> dict[str, object]:
+    """Return the description of a topic as JSON."""
     return {
         "name": description.name,
         "partitions_count": description.partitions,

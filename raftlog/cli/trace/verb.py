@@ -39,6 +39,7 @@ def trace(partition: str | None, slow: int | None, trace_id: str | None, value: 
     target = None if partition is None else parse_partition(partition)
 
     async def work(client: BrokerClient) -> list[list[BrokerTrace]]:
+        """Produce a traced record if a target is given, else find the wanted traces; return the parts of each trace."""
         addresses = [broker.http for broker in await client.brokers() if broker.http]
         wanted = trace_id
         if target is not None:
@@ -84,6 +85,7 @@ def _join(answers: Sequence[BrokerTraces]) -> list[list[BrokerTrace]]:
 
 
 def _show(found: Sequence[Sequence[BrokerTrace]]) -> None:
+    """Print traces as waterfalls."""
     for number, parts in enumerate(found):
         if number:
             click.echo()

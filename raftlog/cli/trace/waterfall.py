@@ -48,6 +48,7 @@ def format_waterfall(parts: Sequence[BrokerTrace]) -> list[str]:
 
 
 def _format_step(step: PlacedSpan, begin: int, total: int) -> str:
+    """Return the line of a span; `begin` and `total` are those of the trace, in microseconds."""
     depth, node_id, span = step
     offset = span.begin_us - begin
     left = min(_BAR_WIDTH - 1, offset * _BAR_WIDTH // total)

@@ -43,6 +43,7 @@ def abort(transactional_id: str, verb: OperatorVerb) -> None:
 
 
 def _show(found: TransactionDescription) -> None:
+    """Print the properties of a transactional id."""
     show_properties(
         ("transactional id", escape_text(found.transactional_id)),
         ("state", found.state),

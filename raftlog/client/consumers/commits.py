@@ -22,6 +22,7 @@ class Commits:
     `processed()` returns the offsets after the processed records."""
 
     def __init__(self, client: BrokerClient, group: str, processed: Callable[[], Positions]) -> None:
+        """Commit offsets of the group; `processed` returns the positions up to which records are processed."""
         self._client, self._group, self._processed = client, group, processed
         self.member: GroupSession | None = None
         self._committed: dict[TopicPartition, Offset] = {}

@@ -30,6 +30,9 @@ class ConsumedOffsets:
     def __init__(
         self, group: str, commits: Commits, handed: HandedRecords, seek: Callable[[TopicPartition, Offset], None]
     ) -> None:
+        """Begin without a transaction.
+
+        `handed` has the positions of returned records, and `seek` resets a position after an abort."""
         self._group, self._commits, self._handed, self._seek = group, commits, handed, seek
         self._starts: dict[TopicPartition, Offset] | None = None
         """Offsets at the begin of the open transaction; None without one."""

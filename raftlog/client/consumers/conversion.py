@@ -17,6 +17,7 @@ class Conversion(Generic[K, V]):
         value_deserializer: Deserializer[V] | None,
         where: Callable[[ConsumerRecord[K, V]], object] | None,
     ) -> None:
+        """Convert keys and values by these functions (None: unchanged), and drop records for which `where` is false."""
         self._key, self._value, self._where = key_deserializer, value_deserializer, where
         self.is_identity = key_deserializer is None and value_deserializer is None and where is None
 

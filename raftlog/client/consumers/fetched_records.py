@@ -28,6 +28,7 @@ class FetchedRecords:
     """Records of a partition that were fetched and not yet returned by `poll`; `error`, if set, follows them."""
 
     def __init__(self, topic_partition: TopicPartition, start: Start) -> None:
+        """Read a partition from `start`: an offset, or the kind of a start that must be looked up."""
         self.topic_partition = topic_partition
         self.start = start
         """Start position, looked up while `position` is None."""

@@ -36,6 +36,7 @@ class PartitionFetcher:
     """Fetcher of all assigned partitions. `arrived` is set when there may be records or an error to take."""
 
     def __init__(self, client: BrokerClient, settings: ConsumerSettings, on_stale: Callable[[], None]) -> None:
+        """Fetch no partition yet; `on_stale` is called when metadata turns out to be stale."""
         self._client, self._settings, self._on_stale = client, settings, on_stale
         self.readings: dict[TopicPartition, FetchedRecords] = {}
         self.arrived = asyncio.Event()

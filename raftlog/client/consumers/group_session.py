@@ -54,6 +54,7 @@ class GroupSession:
     def __init__(
         self, client: BrokerClient, metadata: Metadata, settings: ConsumerSettings, on_change: Callable[[], None]
     ) -> None:
+        """Prepare to join the group of the settings; `on_change` is called when a rejoin may be needed."""
         assert settings.group is not None, "a member has a group"
         self._group: str = settings.group
         self._client, self._metadata, self._settings, self._on_change = client, metadata, settings, on_change

@@ -54,6 +54,7 @@ class HandlerFailed(RequestError):
     The handler's last error is the `__cause__`."""
 
     def __init__(self, record: ConsumerRecord, attempts: int, error: BaseException) -> None:
+        """Describe the record for which all attempts failed, the last one with `error`."""
         self.partition = TopicPartition(record.topic, record.partition)
         self.offset = record.offset
         super().__init__(

@@ -20,6 +20,7 @@ class PartitionChooser:
     def __init__(
         self, name: str, topic: TopicMetadata, settings: ProducerSettings, lane_of: Callable[[str, int], ProducerLane]
     ) -> None:
+        """Choose partitions of the topic `name` by the settings; `lane_of` returns the lane of a partition."""
         self._name, self.topic, self._lane_of = name, topic, lane_of
         self._lanes: dict[int, ProducerLane] = {}
         self._by_key = None if settings.partitioner == ROUND_ROBIN else find_hash(settings.partitioner)

@@ -18,6 +18,7 @@ class TransactionIdentities(Identities):
     def __init__(
         self, client: BrokerClient, transactional_id: str, transaction_timeout_ms: int, settings: ProducerSettings
     ) -> None:
+        """Prepare the transactional id; it is initialized with the first transaction."""
         super().__init__(client, settings.request_timeout_ms)
         self._transactional_id, self._transaction_timeout_ms = transactional_id, transaction_timeout_ms
         self._limit_s = settings.delivery_timeout_ms / 1000
@@ -62,6 +63,7 @@ class TransactionIdentities(Identities):
         lost: RaftlogError | None = None
 
         async def attempt() -> ProducerIdentity:
+            """Commit once; record an unknown outcome in `lost`."""
             nonlocal lost
             try:
                 return await self._end(is_commit=True)

@@ -55,6 +55,7 @@ class JournalFile:
     __slots__ = ("blocks", "file", "first_sequence", "is_synced", "use")
 
     def __init__(self, file: File, blocks: int, *, use: int = 0, first_sequence: int = 0, is_synced: bool) -> None:
+        """Describe an open file of `blocks` blocks; `first_sequence` is the sequence of its first block."""
         self.file = file
         self.blocks = blocks
         """Number of blocks in the file, filled with zeros or written since."""
@@ -84,6 +85,7 @@ class JournalFiles:
     """The files of one journal. Not thread-safe; comments and docstrings name the blocking calls."""
 
     def __init__(self, disk: Disk, path: str, file_blocks: int, spare_files_max: int) -> None:
+        """Manage files of `file_blocks` blocks in the directory `path`; keep up to `spare_files_max` spare ones."""
         self.path = path
         self._disk = disk
         self._file_blocks = file_blocks

@@ -184,6 +184,7 @@ class Fold:
     Extents stay readable until the first checkpoint after the opening is completed: then their files are recycled."""
 
     def __init__(self, reader: PayloadReader, start: int, end: int) -> None:
+        """Begin a fold at the checkpoint with frame number `start`; `reader` returns payloads."""
         self.groups: dict[GroupKey, FoldedGroup] = {}
         self.start = start
         """Number of the checkpoint's frame, where the fold began."""

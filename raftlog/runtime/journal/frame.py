@@ -20,6 +20,7 @@ class PendingFrame:
     __slots__ = ("_bodies", "_heads", "number", "size")
 
     def __init__(self, number: JournalSequence) -> None:
+        """Begin an empty frame whose first block has the sequence `number`."""
         self.number = number
         self.size = FRAME_HEAD_SIZE
         """Payload bytes so far."""
@@ -55,6 +56,7 @@ class FrameQueue:
     `start_at` has to be called before anything else when the journal does not begin with block 1."""
 
     def __init__(self, payload_bytes_max: int) -> None:
+        """Begin without frames; `payload_bytes_max` limits the payload of a frame."""
         self.pending_bytes = 0
         """Bytes of operations that wait."""
         self._payload_bytes_max = payload_bytes_max

@@ -205,6 +205,7 @@ def _encode_append(operation: Append) -> Encoded:
 
 
 def _encode_append_ids(operation: AppendIds) -> Encoded:
+    """Return the encoded index rows of appended entries, whose batches are in the segment only."""
     group, first, rows = operation
     count, rest = divmod(len(rows), ROW_SIZE)
     assert count > 0, "no row"
@@ -243,6 +244,7 @@ def _encode_voting_position(operation: VotingPosition) -> Encoded:
 
 
 def _encode_group_state(operation: GroupState) -> Encoded:
+    """Return the encoded state of a Raft group in a checkpoint."""
     group, mark, term, vote, log_start, end, hint, configuration, voting_position = operation
     last = end.id.index if end else 0
     named = _CONFIGURATION_UNKNOWN if configuration is None else configuration

@@ -35,6 +35,7 @@ class DirectoryCreation:
     The meta file gets its name only when its content is durable: a torn meta file would count as damage."""
 
     def __init__(self, disk: Disk, data_dir: str, path: str, group_id: uuid.UUID, roll: Roll | None) -> None:
+        """Prepare the directory of a new replica at `path`; `roll` begins its log (None: the log begins empty)."""
         assert roll is None or roll.base_index == 1, "the first roll of a group is at index 1"
         self.path = path
         self.group_id = group_id

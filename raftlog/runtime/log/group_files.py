@@ -22,6 +22,7 @@ class GroupFiles:
     """Files of one directory. `bases` are the base offsets of the `.log` files, ascending."""
 
     def __init__(self, disk: Disk, path: str) -> None:
+        """List the segment files in the directory `path`."""
         self.bases = [Offset(base) for base in segment_bases(disk, path)]
         self.is_changed = False
         """Whether a name was removed."""

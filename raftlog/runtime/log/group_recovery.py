@@ -66,6 +66,7 @@ class GroupRecovery:
     """Recovery of one replica's directory; `run` is called once."""
 
     def __init__(self, disk: Disk, path: str, folded: FoldedGroup, fold: Fold | None) -> None:
+        """Prepare to make the files at `path` equal to `folded`, the journal's state of the Raft group."""
         self._disk = disk
         self._path = path
         self._folded = folded

@@ -38,6 +38,7 @@ class NewestRecords:
     """Newest record of each key in one replica's log, below an entry index; for comparing compacted replicas."""
 
     def __init__(self, end: Index, log_start: Offset) -> None:
+        """Begin without records, for the entries below index `end` of a log that starts at offset `log_start`."""
         self.end = end
         self.log_start = log_start
         self.by_key: dict[bytes, _Newest] = {}

@@ -104,6 +104,7 @@ class Replay:
     """Replay of the journal's entries into the given segments, and into new ones that rolls begin."""
 
     def __init__(self, disk: Disk, path: str, segments: list[Segment]) -> None:
+        """Prepare to append the journaled entries to `segments`, the segments in the directory `path`."""
         self.segments = segments
         self.damage: list[Damage] = []
         self.configuration_index = Index(0)

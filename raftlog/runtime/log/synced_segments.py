@@ -22,6 +22,7 @@ class SyncedSegments:
     """Segments of one Raft group that the last checkpoint synced; `adopt` is called once."""
 
     def __init__(self, disk: Disk, path: str, folded: FoldedGroup, files: GroupFiles) -> None:
+        """Prepare to open the segments that the checkpoint of `folded` has synced."""
         self.segments: list[Segment] = []
         self.damage: list[Damage] = []
         """Entries that are damaged and keep their place."""

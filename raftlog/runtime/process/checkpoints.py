@@ -53,6 +53,10 @@ class Checkpoints:
         soon: Callable[[Callable[[], None]], None],
         fail: Callable[[OSError], None],
     ) -> None:
+        """Prepare checkpoints of the journal.
+
+        `write` writes a group's entries to its files, `soon` calls a function in the next turn of the loop, and `fail`
+        ends the process after a disk error."""
         self._disk = disk
         self._journal = journal
         self._groups_max = groups_max

@@ -77,6 +77,7 @@ class Compactor:
     """Compaction of all groups of one process, one group at a time."""
 
     def __init__(self, port: CompactionPort) -> None:
+        """Begin without requested compactions."""
         self._port = port
         self._waiting: dict[GroupKey, _Waiting] = {}
         self._task: asyncio.Task[None] | None = None

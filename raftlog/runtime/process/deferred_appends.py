@@ -46,6 +46,7 @@ class DeferredAppends:
     """Raft groups whose leaders here defer appends, and one timer that sends those that are due."""
 
     def __init__(self, config: DriverConfig, mark_dirty: Callable[[PartitionReplica], None], run: RunWork) -> None:
+        """Begin without deferrals; `mark_dirty` schedules a group's turn, and `run` runs work in the driver."""
         self._delay_s = config.deferral_ms / 1000
         self._quorum_s = min(config.quorum_wait_ms / 1000, self._delay_s)
         self._mark_dirty, self._run = mark_dirty, run

@@ -25,6 +25,7 @@ class _Large:
     __slots__ = ("first", "is_started", "last", "part")
 
     def __init__(self, part: Part, first: Index, last: Index) -> None:
+        """Describe the entries `first` to `last` of a part, whose batches are not journaled."""
         self.part = part
         self.first = first
         self.last = last
@@ -42,6 +43,9 @@ class LargeAppends:
         journaled: Callable[[PartitionReplica, Part, JournalSequence], None],
         fail: Callable[[OSError], None],
     ) -> None:
+        """Begin without large appends.
+
+        `journaled` is called with the journal sequence of each, `fail` after a disk error."""
         self._disk = disk
         self._journal = journal
         self._journaled = journaled

@@ -31,6 +31,7 @@ class PeerLiveness:
     """Liveness of the other processes; `on_change(node, is_alive)` is called for every change."""
 
     def __init__(self, me: NodeId, transport: Transport, heartbeat_ticks: int, silence_ticks: int) -> None:
+        """Begin without peers; a peer is silent after `silence_ticks` ticks without a heartbeat."""
         self._me = me
         self._transport = transport
         self._heartbeat_ticks = heartbeat_ticks

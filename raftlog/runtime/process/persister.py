@@ -59,6 +59,10 @@ class Persister:
         soon: Callable[[Callable[[], None]], None],
         fail: Callable[[RaftlogError], None],
     ) -> None:
+        """Prepare to persist turns.
+
+        `plan_turn` schedules a turn of the driver, `mark_dirty` a group's part in it, and `soon` a call in the loop's
+        next turn. `fail` ends the driver with an error."""
         self.journal = journal
         self.checkpoints = Checkpoints(
             disk,

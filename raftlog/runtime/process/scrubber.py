@@ -20,6 +20,7 @@ class Scrubber:
     """Background check of all stored bytes, group by group in rounds. The driver calls `tick` with the loop's time."""
 
     def __init__(self, interval_s: float) -> None:
+        """Begin without groups; a round through all bytes takes about `interval_s` seconds."""
         self._interval_s = interval_s
         self._waiting: list[GroupKey] = []
         """Groups that this round has still to read, the next one last."""

@@ -23,6 +23,9 @@ class Ticker:
     def __init__(
         self, tick_s: float, stall_s: float, tick: Callable[[float], None], stalled: Callable[[Stall], None]
     ) -> None:
+        """Call `tick` with the loop's time every `tick_s` seconds.
+
+        `stalled` is called when the loop or the disk made no progress for `stall_s` seconds."""
         self._tick_s, self._stall_s = tick_s, stall_s
         self._tick, self._stalled = tick, stalled
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -30,6 +30,7 @@ class DiskRoom:
     """State of the free space; sizes in bytes."""
 
     def __init__(self, disk: Disk, data_dir: str, min_free_bytes: int) -> None:
+        """Watch the free space of the disk with `data_dir`; nothing is known before the first check."""
         self._disk, self._data_dir, self.min_free_bytes = disk, data_dir, min_free_bytes
         self.free_bytes = 0
         """Free bytes at the last check."""

@@ -10,6 +10,7 @@ class Part:
     __slots__ = ("messages", "number", "sequence")
 
     def __init__(self, number: int, messages: tuple[Message, ...]) -> None:
+        """Describe the Ready with this number; `messages` are sent once it is durable."""
         self.number = number
         self.messages = messages
         self.sequence: JournalSequence | None = None

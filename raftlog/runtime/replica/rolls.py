@@ -23,6 +23,7 @@ class Rolls:
     """Decision of one Raft group's leader when to roll, and the content of its rolls."""
 
     def __init__(self, group_id: uuid.UUID, log: GroupLog, limits: GroupLimits) -> None:
+        """Prepare the rolls of a group's log; `limits` bound the size and age of its segments."""
         self.limits = limits
         self.settings: tuple[tuple[str, str], ...] = ()
         """Settings of the topic, which rolls repeat."""

@@ -54,6 +54,7 @@ class Trims(Generic[G]):
     """Execution of committed trim entries at one replica: journal, then delete segments."""
 
     def __init__(self, group: G, host: Host[G]) -> None:
+        """Follow the trim and compaction entries of the group's log."""
         self._group, self._host = group, host
         self._scheduled = Offset(0)
         """Offset of a committed trim that is not journaled yet; 0: none."""

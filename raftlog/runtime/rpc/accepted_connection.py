@@ -68,6 +68,7 @@ class AcceptedConnection:
     """One accepted connection; the handler of its `Connection`."""
 
     def __init__(self, endpoint: Endpoint, registry: ConnectionRegistry, connection: Connection) -> None:
+        """Begin the handshake of an accepted connection; `registry` counts and replaces connections."""
         self.connection = connection
         self.hello: Hello | None = None
         """Introduction of the peer; None until its identity is proved."""

@@ -85,6 +85,9 @@ class Connection(asyncio.BufferedProtocol):
         bounds: Mapping[int, FrameBound],
         budget: MemoryBudget,
     ) -> None:
+        """Create a connection that is not open.
+
+        `bounds` has the accepted kinds of frames, and `budget` the memory for large ones."""
         self._loop = loop
         self._config = config
         self._budget = budget

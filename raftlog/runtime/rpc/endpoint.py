@@ -47,6 +47,9 @@ class Endpoint:
         config: RpcConfig,
         credentials: Credentials,
     ) -> None:
+        """Create the common state of all connections of this process.
+
+        `identity` returns its present identity, and `draw_nonce` random bytes for a handshake."""
         self.config = config
         self.credentials = credentials
         self.random = random

@@ -46,6 +46,7 @@ class Listener:
     """Listener of a transport; `start` binds, `close` stops accepting."""
 
     def __init__(self, endpoint: Endpoint, tls: TlsContexts | None) -> None:
+        """Prepare to accept connections; `tls` is None without TLS."""
         self._endpoint = endpoint
         self._tls = tls
         self._sockets: list[socket.socket] = []

@@ -31,6 +31,7 @@ class PeerMemory:
     """Remembered identities of peers: by disk its boot epoch and journal sequence, by node id the assigned disk."""
 
     def __init__(self, peers_max: int) -> None:
+        """Begin without records of peers; at most `peers_max` are stored."""
         self._peers_max = peers_max
         self._records: dict[UUID, PeerRecord] = {}
         self._assigned: dict[NodeId, UUID] = {}

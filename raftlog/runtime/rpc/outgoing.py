@@ -49,6 +49,7 @@ class Outgoing:
     It is the handler of its `Connection`."""
 
     def __init__(self, endpoint: Endpoint, node: NodeId | None, channel: Channel, connection: Connection) -> None:
+        """Begin the handshake of an outgoing connection to `node`; None: any node, for a probe."""
         self.connection = connection
         self.hello: Hello | None = None
         """Introduction of the other side; None until the handshake is done."""

@@ -46,6 +46,7 @@ class Peer:
     def __init__(
         self, endpoint: Endpoint, node: NodeId, channel: Channel, address: Address, tls: TlsContexts | None
     ) -> None:
+        """Prepare the connection for one channel to a node, which is reconnected with a growing pause."""
         self._endpoint = endpoint
         self._node, self._channel, self._address = node, channel, address
         self._tls = tls

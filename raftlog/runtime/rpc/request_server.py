@@ -33,6 +33,7 @@ class RequestServer:
     def __init__(
         self, endpoint: Endpoint, node: NodeId, writer: AnswerWriter, serve: Callable[[object], Awaitable[object]]
     ) -> None:
+        """Serve the requests of `node` by `serve`, and send answers through `writer`."""
         self._endpoint, self._serve_request = endpoint, serve
         self._config = endpoint.config
         self._node = node

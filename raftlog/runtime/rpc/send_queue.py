@@ -27,6 +27,7 @@ class SendQueue:
     """Queue that is filled by `add_…` and emptied by `take`."""
 
     def __init__(self, config: RpcConfig, sent: Flow) -> None:
+        """Begin an empty queue; `sent` counts the messages and bytes that leave it."""
         self._config = config
         self._sent = sent
         self.messages_dropped = 0

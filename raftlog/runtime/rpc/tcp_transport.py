@@ -94,6 +94,10 @@ class TcpTransport(Transport):
         tls: TlsContexts | None = None,
         insecure: bool = False,
     ) -> None:
+        """Create a stopped transport.
+
+        `identity` returns the present identity of this process. With `insecure` it listens beyond loopback without
+        TLS."""
         self._endpoint = Endpoint(identity, random, draw_nonce, config or RpcConfig(), credentials)
         self._tls = tls
         self._is_insecure = insecure

@@ -50,6 +50,7 @@ class TlsContexts:
     """TLS contexts of the accepting and of the connecting side, from files that may change."""
 
     def __init__(self, files: TlsFiles) -> None:
+        """Load the certificates and keys of the files."""
         self.files = files
         self._newest = _load(files)
         self.server = self._newest.server

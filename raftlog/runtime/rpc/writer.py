@@ -27,6 +27,9 @@ class Writer:
         budget: TokenBucket | None,
         sent: Flow,
     ) -> None:
+        """Prepare to write to a connection; `budget` limits the rate of bytes, None: unlimited.
+
+        `sent` counts bytes and writes."""
         self._loop = loop
         self._connection = connection
         self._sent = sent

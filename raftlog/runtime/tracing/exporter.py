@@ -19,6 +19,7 @@ class SpanExport:
     """Export of finished traces of one broker."""
 
     def __init__(self, node_id: int) -> None:
+        """Prepare the export of spans by OTLP, under the name of this node."""
         self._resource = Resource.create(
             {"service.name": "raftlog", "service.version": raftlog.__version__, "service.instance.id": str(node_id)}
         )

@@ -19,6 +19,7 @@ class Trace:
     __slots__ = ("dropped", "has_caller", "is_sampled", "spans", "trace_id", "wall_offset_s")
 
     def __init__(self, trace_id: str, *, is_sampled: bool, has_caller: bool) -> None:
+        """Begin a trace; `is_sampled` is whether it is exported, and `has_caller` whether a client began it."""
         self.trace_id, self.is_sampled, self.has_caller = trace_id, is_sampled, has_caller
         self.spans: list[Span] = []
         self.dropped = 0
@@ -32,6 +33,7 @@ class Span:
     __slots__ = ("attributes", "began", "ended", "error", "name", "parent_id", "span_id", "trace")
 
     def __init__(self, trace: Trace, name: str, parent_id: str, began: float, attributes: Attributes) -> None:
+        """Begin a span and add it to the trace, unless the trace has `SPANS_MAX` spans. `began` is by the stopwatch."""
         self.trace, self.name, self.parent_id, self.began = trace, name, parent_id, began
         self.span_id = new_span_id()
         self.attributes: dict[str, str | int] = dict(attributes)

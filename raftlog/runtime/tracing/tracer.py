@@ -31,6 +31,7 @@ class Tracer:
     """Tracer of one broker. `ratio` is the share of requests without a context that are sampled."""
 
     def __init__(self, ratio: float, random: Random, export: Callable[[Trace], None] | None = None) -> None:
+        """Sample the share `ratio` (0 to 1) of requests without a context; `export` receives each sampled trace."""
         self.ratio = ratio
         self._random, self._export = random, export
         self._recent: deque[Trace] = deque(maxlen=RECENT_MAX)

@@ -33,6 +33,7 @@ class Installation:
     """One attempt to replace the log by a copy of another replica's."""
 
     def __init__(self, port: LogPort, group: PartitionReplica, source: NodeId) -> None:
+        """Prepare to replace the group's log by that of the node `source`."""
         self._port = port
         self._group = group
         self._source = source

@@ -43,6 +43,7 @@ class Repair:
     """One pass over the files of a damaged replica that repairs entries from other replicas."""
 
     def __init__(self, port: LogPort, group: PartitionReplica) -> None:
+        """Prepare to repair the damaged entries of the group's log."""
         self._port = port
         self._group = group
         self._unrepaired: list[DamagedEntry] = []

@@ -14,6 +14,7 @@ class SyncThreads:
     """Threads that run jobs in order, at most `count` at a time. A job must not raise, because that ends its thread."""
 
     def __init__(self, count: int) -> None:
+        """Start `count` threads that run syncs."""
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._threads = [
             threading.Thread(target=self._work, name=f"sync {number}", daemon=True) for number in range(count)

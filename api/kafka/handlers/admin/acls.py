@@ -66,6 +66,7 @@ class AclRequests:
         found: list[Acl] = []
 
         async def find() -> None:
+            """Collect the ACLs that match the request's filter."""
             found.extend(await self._acls.describe(_parse_filter(message), deadline=deadline_in(NO_DEADLINE_MS)))
 
         outcome = await self._attempt(request, AclOperation.DESCRIBE, find)
@@ -105,6 +106,7 @@ class AclRequests:
                 outcomes.append(outcome_of(error))
 
         async def add() -> None:
+            """Create the valid ACLs of the request together."""
             if valid:
                 await self._acls.create(valid, caller=request.caller, deadline=deadline_in(NO_DEADLINE_MS))
 
@@ -121,6 +123,9 @@ class AclRequests:
         filters, found = request.message.filters, list[list[Acl]]()
 
         async def remove() -> None:
+            """Delete the ACLs that match any filter of the request, and collect them.
+
+            Raises `InvalidArgument` for too many filters."""
             if len(filters) > FILTERS_MAX:
                 raise InvalidArgument(f"{len(filters)} filters in one request are too many; {FILTERS_MAX} are possible")
             parsed = [_parse_filter(each) for each in filters]
@@ -141,6 +146,7 @@ class AclRequests:
 
 
 def _deleted_row(row: Any, acl: Acl) -> Any:
+    """Return the row of a deleted ACL."""
     return row(
         error_code=DONE.code,
         error_message=DONE.message,
@@ -164,6 +170,7 @@ def _number(kind: type[Number], number: int) -> Number:
 
 
 def _parse_acl(creation: Any) -> Acl:
+    """Return the ACL that a request creates."""
     return Acl(
         _number(AclResourceType, creation.resource_type),
         _number(PatternType, creation.resource_pattern_type),
@@ -176,6 +183,7 @@ def _parse_acl(creation: Any) -> Acl:
 
 
 def _parse_filter(asked: Any) -> AclFilter:
+    """Return the ACL filter of a request."""
     return AclFilter(
         _number(AclResourceType, asked.resource_type_filter),
         _number(PatternType, asked.pattern_type_filter),

@@ -93,12 +93,14 @@ def _topic_default(name: str, of_topic: str) -> _BrokerName:
     reason = f"Start brokers with `raftlog serve --topic-config {of_topic}=…`, or set {of_topic} on the topic."
 
     def value(facts: BrokerFacts) -> object:
+        """Return the broker's default of the topic setting, as Kafka writes it."""
         return to_kafka(of_topic, facts.settings.topic_config.as_strings()[of_topic])
 
     return _BrokerName(ConfigName(name, topic.type, f"Default for topics. {topic.doc}", "", reason), value)
 
 
 def _to_minutes(milliseconds: int) -> int:
+    """Convert milliseconds to whole minutes."""
     return milliseconds // _MINUTE_MS
 
 
@@ -279,6 +281,7 @@ _NAMES: Final = (
 
 
 def _to_hours(retention_ms: int | None) -> int:
+    """Convert milliseconds to whole hours; None, without a bound, is -1."""
     return -1 if retention_ms is None else retention_ms // (60 * _MINUTE_MS)
 
 
@@ -301,6 +304,7 @@ def describe_broker_configs(facts: BrokerFacts) -> list[DescribedConfig]:
 
 
 def _describe(each: _BrokerName, facts: BrokerFacts) -> DescribedConfig:
+    """Return a broker setting with its value, and whether it differs from the default."""
     value = text_of(each.value(facts))
     source = ConfigSource.STATIC_BROKER if _is_changed(each, facts) else ConfigSource.DEFAULT
     return DescribedConfig(each.known._replace(fixed=value or ""), value, source)

@@ -133,6 +133,7 @@ class ClusterDescriptions:
         )
 
     async def _list_producers(self, result: Any, topic: str, partition: int, deadline: Deadline) -> list[Any]:
+        """Return the rows of the active producers of a partition; `result` is the class of the answer's partition."""
         return [
             result.ProducerState(
                 producer_id=each.producer_id,

@@ -95,10 +95,12 @@ class ConfigReader:
             )
 
     async def _read_cluster(self, deadline: Deadline) -> list[DescribedConfig]:
+        """Return the settings of the cluster."""
         config = await self._context.broker.operations.cluster.cluster_config(deadline=deadline)
         return describe_cluster_configs(config.values, config.properties, config.changed)
 
     def _collect_facts(self) -> BrokerFacts:
+        """Return the facts of this broker from which its settings are described."""
         broker, listener = self._context.broker, self._context.listener
         return BrokerFacts(
             broker.settings,

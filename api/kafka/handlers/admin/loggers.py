@@ -47,9 +47,11 @@ def set_level(name: str, level: str | None) -> None:
 
 
 def _logger_names() -> list[str]:
+    """Return the names of all loggers of raftlog, sorted."""
     return sorted(name for name in logging.root.manager.loggerDict if name == ROOT or name.startswith(f"{ROOT}."))
 
 
 def _level_of(name: str) -> str:
+    """Return the effective level of a logger by Kafka's name."""
     level = logging.getLogger(name).getEffectiveLevel()
     return _NAMES.get(level, logging.getLevelName(level))

@@ -94,6 +94,7 @@ class PlacementRequests:
         }
 
         async def elect(place: _RequestedPartition) -> Outcome:
+            """Elect the leader of one partition; return the outcome."""
             return await attempt(self._elect(place, states.get(place), is_unclean, deadline), _ELECTING)
 
         outcomes = await run_in_parallel(places, elect)
@@ -175,6 +176,7 @@ class PlacementRequests:
         )
 
     async def _assign(self, place: _RequestedPartition, replicas: list[int], deadline: Deadline) -> None:
+        """Assign the partition to these node ids."""
         await self._broker.operations.partitions.set_replicas(*place, replicas, deadline=deadline)
 
     async def _cancel(self, place: _RequestedPartition, deadline: Deadline) -> None:
@@ -224,6 +226,7 @@ class PlacementRequests:
 
 
 def _election_answer(answer: Any, code: ErrorCode, results: Iterable[tuple[_RequestedPartition, Outcome]]) -> Any:
+    """Return the answer to an election request; `code` is an error of the whole request."""
     rows = answer.ReplicaElectionResult
     return answer(
         error_code=code,
@@ -248,6 +251,7 @@ def _places(topics: Iterable[tuple[str, Iterable[int]]]) -> list[_RequestedParti
 
 
 def _describe_reassignment(row: Any, move: Reconfiguration) -> Any:
+    """Return the row of a reassignment: present replicas, and those that are added and removed."""
     before, after = move.from_nodes, move.to_nodes
     return row(
         partition_index=move.partition,

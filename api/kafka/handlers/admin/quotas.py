@@ -59,6 +59,7 @@ class QuotaRequests:
         return answer(entries=await run_in_parallel(message.entries, alter_entry))
 
     async def _alter(self, request: KafkaRequest, entry: Any, deadline: Deadline) -> None:
+        """Alter the quotas of one entity. Raises `InvalidArgument` if an entity type or a quota is named twice."""
         self._authorizer.authorize(request.caller, AclOperation.ALTER_CONFIGS, CLUSTER)
         entity = {each.entity_type: _parse_name(each.entity_name) for each in entry.entity}
         changes: Mapping[str, float | None] = {each.key: None if each.remove else each.value for each in entry.ops}
@@ -77,6 +78,7 @@ def _parse_name(name: str | None) -> str:
 
 
 def _parse_filter(component: Any) -> QuotaFilter:
+    """Return the filter of one component of a request. Raises `InvalidArgument` for an unknown match type."""
     if component.match_type not in _MATCHES:
         raise InvalidArgument(f"match type {component.match_type} is unknown; exact is 0, default 1, any 2")
     match = QuotaMatch(component.match_type)
@@ -85,6 +87,7 @@ def _parse_filter(component: Any) -> QuotaFilter:
 
 
 def _describe_entry(row: Any, found: EntityQuotas) -> Any:
+    """Return the row of an entity with its quotas; the default entity has no name."""
     return row(
         entity=[
             row.EntityData(entity_type=type_, entity_name=None if name == DEFAULT else name)

@@ -159,6 +159,7 @@ class TopicAdministration:
         deadline = deadline_of(message.timeout_ms)
 
         async def delete_one(name: str) -> Any:
+            """Delete one topic of the request; return its row."""
             outcome = await attempt(self._delete(name, request, deadline))
             return answer.DeletableTopicResult(name=name, error_code=outcome.code, error_message=outcome.message)
 
@@ -167,6 +168,7 @@ class TopicAdministration:
         return answer(responses=rows, throttle_time_ms=self._retry_after_ms(request, rows))
 
     async def _delete(self, name: str, request: KafkaRequest, deadline: Deadline) -> None:
+        """Delete a topic; its number of partitions counts for the caller's quota of changes."""
         self._authorizer.authorize(request.caller, AclOperation.DELETE, topic_resource(name))
         count = 0
         if self._rates.is_on:
@@ -252,6 +254,7 @@ def _assignments(topic: Any) -> list[list[int]] | None:
 
 
 def _error_row(answer: Any, name: str, outcome: Outcome, config_code: ErrorCode = ErrorCode.NONE) -> Any:
+    """Return the row of a topic that was not created."""
     return answer.CreatableTopicResult(
         name=name,
         error_code=outcome.code,

@@ -48,6 +48,7 @@ class FetchHandler:
     """Handler of Fetch; `sessions`: the fetch sessions of its listener."""
 
     def __init__(self, broker: Broker, answers: MemoryBudget | None) -> None:
+        """Create the handler with no fetch sessions; `answers` is the memory for answers, None without a limit."""
         self._broker, self._answers, self._authorizer = broker, answers, broker.security.authorizer
         self._free_bytes = None if answers is None else lambda: answers.free
         self._wait_ms_max = broker.settings.fetch_wait_ms_max
@@ -144,6 +145,7 @@ class FetchHandler:
             return _session_error(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, message)
 
     def _may_read(self, caller: Caller, topics: Iterable[str]) -> bool:
+        """Return whether the caller may read all these topics."""
         return all(self._authorizer.allows(caller, AclOperation.READ, topic_resource(topic)) for topic in topics)
 
     async def _fetch_session(self, session: FetchSession, message: PartitionsRequest) -> FetchAnswer:

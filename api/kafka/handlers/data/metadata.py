@@ -59,6 +59,7 @@ class MetadataHandler:
         return answer
 
     def _may_describe(self, caller: Caller, topic: str) -> bool:
+        """Return whether the caller may describe the topic."""
         return self._authorizer.allows(caller, AclOperation.DESCRIBE, topic_resource(topic))
 
     async def _describe_named(self, names: Sequence[str], may_create: bool, caller: Caller) -> list[TopicLeader]:
@@ -101,6 +102,7 @@ class MetadataHandler:
         return problems
 
     def _make_answer(self, topics: Sequence[TopicLeader]) -> Any:
+        """Return the answer with these topics, all brokers, and a broker that accepts requests to the controller."""
         broker = self._broker
         addresses = broker.kafka_addresses(self._listener)
         known = {node_id for node_id, *_ in addresses}
@@ -130,6 +132,7 @@ def _check_name(name: str) -> RaftlogError | None:
 
 
 def _describe_topic(topic_answer: Any, topic: TopicLeader, known: set[Any]) -> Any:
+    """Return the row of a topic; `known` are the node ids of the brokers in the answer."""
     return topic_answer(
         error_code=ErrorCode.NONE if topic.error is None else _topic_code(topic.error),
         name=topic.name,

@@ -43,6 +43,7 @@ class OffsetsHandler:
         self._reads, self._authorizer = reads, authorizer
 
     def _authorize(self, request: KafkaRequest, operation: AclOperation, topic: str) -> None:
+        """Raise `NotAuthorized` unless the caller may perform the operation on the topic."""
         self._authorizer.authorize(request.caller, operation, topic_resource(topic))
 
     # ListOffsets

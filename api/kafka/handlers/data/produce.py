@@ -107,12 +107,14 @@ class ProduceHandler:
 
 
 def _denied_row(number: int) -> ProducedPartition:
+    """Return the row of a partition to which the caller may not write."""
     return ProducedPartition(
         number, ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message="the caller may not write to the topic"
     )
 
 
 def _duplicate_row(number: int) -> ProducedPartition:
+    """Return the row of a partition that the request names twice."""
     return ProducedPartition(number, ErrorCode.INVALID_REQUEST, error_message="the request names the partition twice")
 
 
@@ -129,6 +131,7 @@ def _fill_missing_rows(
 
 
 def _outcome_row(append: LeaderAppend, outcome: ReplicaAppended | RaftlogError) -> ProducedPartition:
+    """Return the row of a partition whose append has an outcome."""
     if isinstance(outcome, RaftlogError):
         return _error_row(append.number, outcome)
     return ProducedPartition(
@@ -137,6 +140,7 @@ def _outcome_row(append: LeaderAppend, outcome: ReplicaAppended | RaftlogError) 
 
 
 def _error_row(partition: int, error: RaftlogError) -> ProducedPartition:
+    """Return the row of a partition whose append failed."""
     # Producers do not expect CONCURRENT_TRANSACTIONS for records, and retry NOT_ENOUGH_REPLICAS.
     is_retried = isinstance(error, ConcurrentTransactions | CoordinatorLoading)
     code = ErrorCode.NOT_ENOUGH_REPLICAS if is_retried else code_of(error)

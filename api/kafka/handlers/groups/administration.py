@@ -26,6 +26,7 @@ class AdministrationHandlers:
         self._groups, self._authorizer = groups, authorizer
 
     def apis(self) -> list[KafkaApi]:
+        """Return the APIs that this handler serves, with their versions."""
         return [
             KafkaApi(ApiKey.DESCRIBE_GROUPS, (0, 5), self.describe_groups),
             KafkaApi(ApiKey.LIST_GROUPS, (0, 4), self.list_groups),
@@ -105,6 +106,7 @@ class AdministrationHandlers:
 
 
 def _describe_members(kind: Any, found: GroupDetails) -> list[Any]:
+    """Return the rows of a group's members; `kind` is their class."""
     return [
         kind(
             member_id=each.member_id,

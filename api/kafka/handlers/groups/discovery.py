@@ -27,6 +27,7 @@ class DiscoveryHandlers:
         self._broker, self._listener = context.broker, context.listener
 
     def apis(self) -> list[KafkaApi]:
+        """Return the API that this handler serves, with its versions."""
         return [KafkaApi(ApiKey.FIND_COORDINATOR, (0, 3), self.find)]
 
     async def find(self, request: KafkaRequest) -> Any:
@@ -62,4 +63,5 @@ class DiscoveryHandlers:
 
 
 def _error_answer(code: ErrorCode, message: str) -> Any:
+    """Return the answer of FindCoordinator for an error."""
     return answer_class(ApiKey.FIND_COORDINATOR)(error_code=code, error_message=message, node_id=-1, host="", port=-1)

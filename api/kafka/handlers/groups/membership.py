@@ -48,6 +48,7 @@ class MembershipHandlers:
         self._groups, self._authorizer, self._stopping = groups, authorizer, stopping
 
     def apis(self) -> list[KafkaApi]:
+        """Return the APIs that this handler serves, with their versions."""
         return [
             KafkaApi(ApiKey.JOIN_GROUP, (0, _TYPE_SINCE), self.join),
             KafkaApi(ApiKey.SYNC_GROUP, (0, 5), self.sync),
@@ -181,10 +182,12 @@ class MembershipHandlers:
 
 
 def _leave_code(left: LeftMember) -> ErrorCode:
+    """Return the error code of a group member that left or could not leave."""
     return ErrorCode.NONE if left.error is None else member_code(left.error)
 
 
 def _join_error(request: KafkaRequest, code: ErrorCode, member_id: str | None = None) -> Any:
+    """Return the answer to a failed join; by default with the member id of the request."""
     return answer_class(ApiKey.JOIN_GROUP)(
         error_code=code,
         protocol_name=None if request.version >= _TYPE_SINCE else "",

@@ -34,6 +34,7 @@ class OffsetHandlers:
         self._groups, self._authorizer = groups, authorizer
 
     def apis(self) -> list[KafkaApi]:
+        """Return the APIs that this handler serves, with their versions."""
         return [
             KafkaApi(ApiKey.OFFSET_COMMIT, (2, 8), self.commit),
             KafkaApi(ApiKey.OFFSET_FETCH, (1, 7), self.fetch),
@@ -193,6 +194,7 @@ def commit_rows(
 
 
 def _group_by_topic(committed: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Return the partition numbers of each topic, both sorted."""
     found: dict[str, list[int]] = {}
     for topic, number in sorted(committed):
         found.setdefault(topic, []).append(number)

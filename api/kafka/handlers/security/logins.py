@@ -87,12 +87,14 @@ def encode_authenticate(answer: AuthenticateAnswer, version: int) -> tuple[bytea
 
 
 def _decode_raw(body: memoryview, version: int) -> bytes:
+    """Return the bytes of a SASL token. Raises `MalformedRequest` if it is too long."""
     if len(body) > MESSAGE_BYTES_MAX:
         raise MalformedRequest(f"a token of {len(body)} bytes")
     return bytes(body)
 
 
 def _encode_raw(answer: Any, version: int) -> tuple[bytes]:
+    """Return the bytes of a SASL answer as the only buffer."""
     return (answer,)
 
 

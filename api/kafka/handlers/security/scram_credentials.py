@@ -103,6 +103,7 @@ _TEXTS: Final = {
 
 
 def _credential(upsertion: Any) -> ScramCredential:
+    """Return the SCRAM credential of a request, which has the salted password."""
     return from_salted(
         ScramMechanism(upsertion.mechanism), upsertion.salted_password, upsertion.salt, upsertion.iterations
     )

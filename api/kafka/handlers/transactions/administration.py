@@ -30,6 +30,7 @@ class TransactionAdministration:
         self._transactions, self._authorizer = broker.transactions.without_forwarding(), broker.security.authorizer
 
     def apis(self) -> list[KafkaApi]:
+        """Return the APIs that this handler serves, with their versions."""
         return [
             KafkaApi(ApiKey.DESCRIBE_TRANSACTIONS, (0, 0), self.describe_transactions),
             KafkaApi(ApiKey.LIST_TRANSACTIONS, (0, 1), self.list_transactions),

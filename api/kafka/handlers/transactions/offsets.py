@@ -30,6 +30,7 @@ class TransactionOffsetHandlers:
         self._order = ConnectionOrder()
 
     def apis(self) -> list[KafkaApi]:
+        """Return the API that this handler serves, with its versions."""
         return [KafkaApi(ApiKey.TXN_OFFSET_COMMIT, (0, 4), self.commit)]
 
     async def commit(self, request: KafkaRequest) -> Any:

@@ -30,6 +30,7 @@ class TransactionHandlers:
         self._order = ConnectionOrder(broker.transactions.taken_over_at)
 
     def apis(self) -> list[KafkaApi]:
+        """Return the APIs that this handler serves, with their versions."""
         return [
             KafkaApi(ApiKey.ADD_PARTITIONS_TO_TXN, (0, 3), self.add_partitions),
             KafkaApi(ApiKey.ADD_OFFSETS_TO_TXN, (0, 4), self.add_offsets),

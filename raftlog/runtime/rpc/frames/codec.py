@@ -61,6 +61,7 @@ class _Layout:
     __slots__ = ("code", "is_append", "is_plain", "row", "shapes", "type")
 
     def __init__(self, code: int, message_type: Any, shapes: str) -> None:
+        """Describe the row of a message type; `shapes` has the struct code of each field."""
         self.code, self.type, self.shapes = code, message_type, tuple(shapes.split())
         self.is_plain = _SCALARS.issuperset(self.shapes)
         """Whether the fields are the row's values without conversion."""

@@ -115,6 +115,7 @@ class FrameReader:
     Whenever `missing_room` is above 0, the owner calls `grow` before the next `get_buffer`."""
 
     def __init__(self, bounds: Mapping[int, FrameBound], buffer_bytes: int) -> None:
+        """Read frames of the kinds in `bounds` through a buffer of `buffer_bytes` bytes."""
         self.bounds = bounds
         """Accepted kinds of frames with their sizes; changed by the owner, between two frames."""
         self._buffer = memoryview(bytearray(buffer_bytes))
