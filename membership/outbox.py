@@ -34,6 +34,7 @@ class GossipOutbox:
     """Queue of datagrams and streams to send, in the order in which they were added."""
 
     def __init__(self, view: MembershipView, config: SwimConfig, random: Random) -> None:
+        """Create an empty outbox, whose datagrams also carry claims of the view."""
         self._view = view
         self._roster = view.roster
         self._broadcasts = view.broadcasts

@@ -27,6 +27,7 @@ class Syncs:
     `due` is the time of the next `tick`: of an exchange with a random member or with the next address."""
 
     def __init__(self, view: MembershipView, outbox: GossipOutbox, config: SwimConfig, random: Random) -> None:
+        """Prepare syncs, which begin with `start`; all times are infinite before."""
         self._view = view
         self._outbox = outbox
         self._config = config

@@ -15,6 +15,7 @@ class Budget:
     __slots__ = ("_line", "limit", "name", "used")
 
     def __init__(self, limit: int, name: str) -> None:
+        """Create a budget of `limit` bytes; `name` is for errors."""
         self.limit = limit
         self.name = name
         self.used = 0

@@ -77,6 +77,7 @@ class ClusterObserver:
         return _topic_state(topic, self._add_versions(topic, map(self._local_state, topic.partitions)))
 
     def _local_state(self, partition: Partition) -> PartitionState:
+        """Return the state of a partition as the replica here reports it."""
         row = self._local_row(partition)
         if row is None:
             return _partition_state(partition, None)

@@ -44,5 +44,6 @@ class DeadlineSweep:
         self.earliest, self._timer = NEVER, None
 
     def _run(self) -> None:
+        """End everything due, and schedule the next run."""
         self.earliest, self._timer = NEVER, None
         self.add(self._expire(self._loop.time()))

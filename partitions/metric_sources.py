@@ -86,6 +86,7 @@ class MetricSources:
         gossip: Gossip,
         counters: Counters,
     ) -> None:
+        """Collect the sources; `replicas` has this broker's replicas by Raft group."""
         self.driver, self.transport, self.replica = node.driver, node.transport, node.identity.replica
         self.leader_statistics, self.leaders, self.stalls = (
             node.leader_statistics,
@@ -155,4 +156,5 @@ def _replica_figures(group: PartitionReplica, name: str, status: Status | None) 
 
 
 def _lag(last: int, node: NodeId, match: int) -> tuple[NodeId, int]:
+    """Return a follower's node, and the number of entries that it lacks: `last - match`, at least 0."""
     return node, max(0, last - match)

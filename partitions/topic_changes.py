@@ -148,6 +148,7 @@ class TopicChanges:
         return [each._replace(free_bytes=free.get(each.replica.node_id, 0)) for each in candidates]
 
     def _is_alive(self, node: NodeId) -> bool:
+        """Return whether the node is this one, or connected."""
         return node == self._node.identity.node_id or self._node.is_connected(node)
 
     def _check_insync(self, config: TopicConfig, factor: int) -> None:
@@ -265,4 +266,5 @@ def _assigned_replicas(
 
 
 def _host_count(candidates: Sequence[PlacementCandidate]) -> int:
+    """Return the number of different hosts."""
     return len({candidate.host for candidate in candidates})

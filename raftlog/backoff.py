@@ -12,6 +12,7 @@ class Backoff:
     __slots__ = ("_max_s", "_min_s", "_next_s", "_random")
 
     def __init__(self, min_s: float, max_s: float, random: Random | None = None) -> None:
+        """Begin with pauses of `min_s` seconds, which grow up to `max_s`; `random` shortens each by up to half."""
         self._min_s, self._max_s, self._random = min_s, max_s, random
         self._next_s = min_s
 

@@ -107,6 +107,7 @@ class GroupCommit:
     `handle_progress` and `handle_refusal`, which are called with the mutex held."""
 
     def __init__(self, mutex: threading.Lock, jobs: list[Callable[[], None]]) -> None:
+        """Begin without appends; `jobs` collects the disk's work of the present leader. `mutex` guards the log."""
         self.log: LoneLog
         self.news = threading.Condition(mutex)
         """Notified when the high watermark moves, the leader has no work left, or the log ends."""

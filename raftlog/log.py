@@ -63,6 +63,7 @@ class Log(ClosedAtExit):
     open it again."""
 
     def __init__(self, path: str, config: LogConfig, *, create: bool) -> None:
+        """Open the log in the directory `path`, or create it with `create`, and begin its maintenance."""
         self._mutex = threading.Lock()
         jobs: list[Callable[[], None]] = []
         self._commit = GroupCommit(self._mutex, jobs)

@@ -151,6 +151,7 @@ def kafka_name(field_name: str) -> str:
 
 
 def _format_value(value: Any) -> str:
+    """Return a setting as text; None, without a bound, is -1."""
     return "-1" if value is None else str(value)
 
 
@@ -174,6 +175,7 @@ def _parse_value(name: str, field_name: str, text: str) -> float | str | None:
 
 
 def _parse_ratio(name: str, text: str) -> float:
+    """Return the number in the text. Raises `InvalidArgument`."""
     try:
         return float(text)
     except ValueError:

@@ -171,6 +171,7 @@ class _Decoder:
     """Decoder of entries; equal partitions become one object, to save memory."""
 
     def __init__(self) -> None:
+        """Prepare the decoders of payloads by kind of operation."""
         self._partitions: dict[str, TopicPartition] = {}
         self._decoders: dict[str, Callable[[Any], Payload]] = {
             SEND: self._decode_send,
@@ -211,6 +212,7 @@ class _Decoder:
         return known
 
     def _decode_send(self, value: Any) -> Send:
+        """Return the send of a JSON value; keys, tombstones and producer sequence may be omitted."""
         sequenced = value.get("sequenced")
         return Send(
             self._decode_partition(value["partition"]),
@@ -222,6 +224,7 @@ class _Decoder:
         )
 
     def _decode_poll(self, value: Any) -> Poll:
+        """Return the poll of a JSON value, a list with an object for each partition."""
         return Poll(
             tuple(
                 [

@@ -79,6 +79,7 @@ class QuietFigures(NamedTuple):
         return self.kinds.get(SEND, KindFigures(0, 0))
 
     def as_json(self) -> dict[str, Any]:
+        """Return the figures as JSON: of sends, of each kind of operation, and the first failures."""
         sends = {"sends": self.sends.operations, "succeeded": self.sends.succeeded, "share": self.sends.share}
         kinds = {kind: figures.as_json() for kind, figures in self.kinds.items()}
         return {

@@ -54,6 +54,7 @@ class SteadyProducer:
     """Producer in a thread: sends records one after another until the end of the block, and waits for the last."""
 
     def __init__(self, stage: Stage, topic: str) -> None:
+        """Prepare to send to the topic from a thread with an event loop of its own."""
         self._addresses, self._topic = list(stage.system.client_addresses.values()), topic
         self._thread = threading.Thread(target=lambda: asyncio.run(self._produce()), daemon=True)
         self._is_over = threading.Event()

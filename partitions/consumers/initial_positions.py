@@ -105,4 +105,5 @@ def committed_offset(committed: Mapping[TopicPartition, OffsetRecord], partition
 
 
 def _split(count: int, items: Sequence) -> list[Sequence]:  # type: ignore[type-arg]
+    """Return the items in lists of at most `count`."""
     return [items[first : first + count] for first in range(0, len(items), count)]

@@ -59,7 +59,9 @@ class OffsetRecords(Protocol):
         With `member` the commit is refused if the member's generation is stale."""
         ...
 
-    async def committed(self, group: str, *, deadline: Deadline) -> dict[TopicPartition, OffsetRecord]: ...
+    async def committed(self, group: str, *, deadline: Deadline) -> dict[TopicPartition, OffsetRecord]:
+        """Return the group's committed offsets, by partition."""
+        ...
 
 
 class ReadBounds(NamedTuple):
@@ -95,4 +97,5 @@ class InstanceHost(NamedTuple):
 
 
 def _caller(owner: Owner) -> Caller:
+    """Return the owner of an instance as caller, so that its permissions are checked."""
     return Caller(owner.principal, "", owner.address, "")

@@ -116,6 +116,7 @@ class InstanceCommits:
         ]
 
     def _refusal_text(self, partition: TopicPartition) -> str:
+        """Return why an offset of this partition cannot be committed now."""
         return f"{partition} is not assigned to {self._name} in {self._group} now"
 
     # in the background

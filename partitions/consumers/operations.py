@@ -48,6 +48,7 @@ def _on_instance(method: Callable[..., Awaitable[A]]) -> Handler[A]:
     The method gets the request's other fields and the deadline."""
 
     async def serve(registry: Registry, coordinator: GroupCoordinator, asked: Any, deadline: Deadline) -> A:
+        """Call the method of the instance that the request names."""
         async with _confirm_on_error(coordinator, deadline), registry.use(coordinator, *asked[:2]) as instance:
             return await method(instance, *asked[2:], deadline)
 
@@ -58,6 +59,7 @@ def _read_state(read: Callable[[Instance], A]) -> Handler[A]:
     """Return a handler that reads the named instance's state, and then confirms that this coordinator still leads."""
 
     async def serve(registry: Registry, coordinator: GroupCoordinator, asked: InstanceName, deadline: Deadline) -> A:
+        """Read the instance that the request names, and confirm that this coordinator still leads."""
         async with _confirm_on_error(coordinator, deadline), registry.use(coordinator, *asked) as instance:
             found = read(instance)
             await coordinator.confirm(deadline)
@@ -81,17 +83,20 @@ async def _confirm_on_error(coordinator: GroupCoordinator, deadline: Deadline) -
 
 
 async def _create(registry: Registry, coordinator: GroupCoordinator, asked: CreateInstance, deadline: Deadline) -> None:
+    """Create an instance with the requested settings."""
     async with _confirm_on_error(coordinator, deadline):
         settings = read_stored_settings(asked.settings)
         await registry.create(coordinator, asked.group, asked.name, settings, deadline)
 
 
 async def _delete(registry: Registry, coordinator: GroupCoordinator, asked: InstanceName, deadline: Deadline) -> None:
+    """Delete an instance on request."""
     async with _confirm_on_error(coordinator, deadline), registry.use(coordinator, *asked) as instance:
         await registry.delete(coordinator, instance, is_wanted=True, deadline=deadline)
 
 
 async def _poll(instance: Instance, *asked: Any) -> PollDelivery:
+    """Poll the instance; the poll's own wait limits it."""
     return await instance.poll(*asked[:-1])  # its own wait bounds it, not the deadline
 
 
@@ -99,6 +104,7 @@ class _PollOperation(CoordinatorOperation[InstancePoll, PollDelivery]):
     """Poll operation; its answer contains batches in stored form."""
 
     def pack_answer(self, answer: PollDelivery) -> Answer:
+        """Encode a delivery: a head with all fields, and the batches of all pieces."""
         pieces = [[*piece[:-1], len(piece.batches)] for piece in answer.pieces]
         head = msgspec.msgpack.encode([answer.format, pieces, answer.moved, answer.may_wait_ms])
         return Answer(None, (head, *(batch for piece in answer.pieces for batch in piece.batches)))

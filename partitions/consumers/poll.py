@@ -37,15 +37,21 @@ class RecordReader(Protocol):
 
     async def fetch(
         self, topic: str, partition: int, offset: int, *, max_bytes: int, min_bytes: int, deadline: Deadline
-    ) -> Fetched: ...
+    ) -> Fetched:
+        """Fetch batches of a partition from `offset` on, and wait for `min_bytes` until the deadline."""
+        ...
 
     async def offsets(
         self, topic: str, partition: int, *, linearizable: bool = False, deadline: Deadline
-    ) -> OffsetRange: ...
+    ) -> OffsetRange:
+        """Return the first and end offset of a partition."""
+        ...
 
     async def offset_for_timestamp(
         self, topic: str, partition: int, timestamp_ms: int, *, deadline: Deadline
-    ) -> tuple[Offset, int] | None: ...
+    ) -> tuple[Offset, int] | None:
+        """Return offset and timestamp of the first record with the timestamp or a later one; None without one."""
+        ...
 
 
 class PollLimits(NamedTuple):
@@ -90,14 +96,17 @@ class Poll:
 
     @property
     def _is_over(self) -> bool:
+        """Whether the poll must end: it was interrupted, or its time is over."""
         return self._interrupted.is_set() or self._loop.time() >= self._until
 
     @property
     def _is_full(self) -> bool:
+        """Whether the answer has reached a limit of bytes."""
         return self._size >= self._limits.max_bytes or self._stored >= self._limits.stored_bytes_max
 
     @property
     def _has_enough(self) -> bool:
+        """Whether the poll may end without waiting for more records."""
         return self._is_full or (bool(self._taken) and self._size >= self._limits.min_bytes)
 
     @property
@@ -151,6 +160,7 @@ class Poll:
     # fetches
 
     def _cancel_fetches(self) -> None:
+        """Cancel all fetches; they are awaited at the end of the poll."""
         for task in self._asked:
             task.cancel()
         self._dropped += self._asked
@@ -169,6 +179,7 @@ class Poll:
 
     @property
     def _room(self) -> int:
+        """Number of bytes that the answer may still get."""
         return max(0, self._limits.max_bytes - self._size)
 
     async def _process_fetches(self, until: Deadline) -> None:

@@ -162,6 +162,7 @@ class Registry:
     # idle instances
 
     def _schedule_expiry(self, at: float) -> None:
+        """Check for expired instances at the loop's time `at`, or earlier."""
         if self._sweep is None:
             self._sweep = DeadlineSweep(self._expire)
         self._sweep.add(at)

@@ -75,6 +75,7 @@ class Consumers:
         opener: BatchOpener,
         authorizer: Authorizer,
     ) -> None:
+        """Create the consumer instances of this broker, and follow its group coordinators."""
         self._groups, self._reader = groups, reader
         self._node_id, self._polls = settings.node_id, count(1)
         stored_bytes_max = min(settings.fetch_bytes_max, _STORED_BYTES_MAX)
@@ -127,6 +128,7 @@ class Consumers:
             self._following.cancel()
 
     def _host_of(self, coordinator: GroupCoordinator) -> InstanceHost:
+        """Return the services for the instances of a coordinator."""
         return InstanceHost(coordinator, self._groups, self._reader, self._catalogue, self._bounds, self._authorizer)
 
     # instances

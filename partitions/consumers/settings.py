@@ -104,6 +104,7 @@ def _choice_reader(*possible: str) -> Callable[[str, Any], str]:
     """Return a reader of a setting that has one of these values."""
 
     def read(name: str, value: Any) -> str:
+        """Return the value as text. Raises `InvalidConsumer` if it is not one of the possible ones."""
         if value not in possible:
             raise InvalidConsumer(f"{name} cannot be {shorten_json(value)}; it can be {', '.join(possible)}")
         return str(value)
@@ -112,6 +113,7 @@ def _choice_reader(*possible: str) -> Callable[[str, Any], str]:
 
 
 def _read_boolean(name: str, value: Any) -> bool:
+    """Return the boolean of a JSON value or text. Raises `InvalidConsumer`."""
     found = _BOOLEANS.get(value.lower()) if type(value) is str else value
     if type(found) is not bool:
         raise InvalidConsumer(f"{name} cannot be {shorten_json(value)}; it can be true or false")
@@ -122,6 +124,7 @@ def _number_reader(high: int) -> Callable[[str, Any], int]:
     """Return a reader of a whole number up to `high`."""
 
     def read(name: str, value: Any) -> int:
+        """Return the number of a JSON value or text. Raises `InvalidConsumer` if it is not in the bounds."""
         number = int(value) if type(value) is str and value.isascii() and value.isdigit() and len(value) < 20 else value
         if type(number) is not int or not 0 <= number <= high:
             raise InvalidConsumer(f"{name} cannot be {shorten_json(value)}; it can be a whole number in 0 … {high}")

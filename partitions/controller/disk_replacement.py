@@ -230,10 +230,12 @@ def _disks_of(command: RegisterBroker) -> tuple[Any, ...]:
 
 
 def _to_answer(report: _DiskReport | None) -> Answer | None:
+    """Return a report as the answer to a member; None if there is no report."""
     return None if report is None else Answer([report.verdict.value, report.why])
 
 
 def _parse_report(answer: Answer) -> _DiskReport:
+    """Return the report in a member's answer. Raises `NoLeader` if it cannot be decoded."""
     match answer.value:
         case [str(verdict), str(why), *_] if verdict in (each.value for each in _Verdict):
             return _DiskReport(_Verdict(verdict), why)

@@ -34,6 +34,9 @@ class ForeignSeeds:
     `state` returns the copy of the controller's state, which has to be up to date."""
 
     def __init__(self, node: Node, settings: MetadataSettings, state: Callable[[], ControllerState]) -> None:
+        """Prepare the check whether the seeds belong to another cluster.
+
+        `state` returns the controller's state here."""
         self._node, self._settings, self._state = node, settings, state
 
     async def check(self) -> None:

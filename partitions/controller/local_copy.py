@@ -123,6 +123,7 @@ class LocalCopy:
         applied = before.applied_index
 
         def has_slice_ended() -> bool:
+            """Count an entry; return whether the slice has reached its limit of entries or time."""
             nonlocal count
             count += 1
             return count > _SLICE_ENTRIES or self._loop.time() > until

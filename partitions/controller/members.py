@@ -53,6 +53,7 @@ def _desired_members(state: ControllerState) -> list[ReplicaId]:
 
 
 def _is_draining(state: ControllerState, replica: ReplicaId) -> bool:
+    """Return whether the broker of this replica is draining."""
     broker = state.broker_of(replica)
     return broker is not None and broker.is_draining
 

@@ -24,6 +24,7 @@ class BrokerRegistration:
     """Registration of this process as a broker. The host sets `addresses` at its start; they do not change later."""
 
     def __init__(self, node: Node, copy: LocalCopy, proposals: CommandProposals, settings: MetadataSettings) -> None:
+        """Prepare the registration of this broker, whose addresses are not known yet."""
         self._node, self._copy, self._proposals, self._settings = node, copy, proposals, settings
         self.addresses = Addresses("", "", "")
         self._again: Task[None] | None = None

@@ -62,6 +62,7 @@ def check_start(settings: MetadataSettings, rpc_port: int | None, cluster_id: st
 
 
 def _is_uuid(text: str) -> bool:
+    """Return whether the text is a UUID in its usual form."""
     try:
         return str(UUID(text)) == text
     except ValueError:

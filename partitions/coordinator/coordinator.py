@@ -131,6 +131,7 @@ class PartitionCoordinator(ABC, Generic[F]):
             self._readiness.set_result(None)
 
     def _moved_error(self, leader: object) -> NotLeader:
+        """Return the error that another broker is the coordinator; `leader` is its node, if known."""
         return NotLeader(f"{self.replica.name}: another broker is its coordinator", leader)
 
     async def wait_until_ready(self, deadline: Deadline) -> None:

@@ -93,6 +93,7 @@ class LogWriter:
         return done
 
     def _not_coordinator_error(self) -> NotLeader:
+        """Return the error that another broker is the coordinator."""
         return NotLeader(f"{self._replica.name}: another broker is its coordinator", self._replica.group.core.leader)
 
     def _flush(self) -> None:
@@ -122,6 +123,7 @@ class LogWriter:
                 done.set_result(None)
 
     def _clear_newest(self, given: list[_PendingEntries]) -> None:
+        """Forget the entries of the last append, if they are `given`."""
         if self._newest is given:
             self._newest = []
 

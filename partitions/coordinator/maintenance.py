@@ -29,6 +29,7 @@ class CoordinatorMaintenance:
     is written again."""
 
     def __init__(self, coordinators: Callable[[], Iterable[PartitionCoordinator[Any]]], growth_bytes_max: int) -> None:
+        """Append the current values of a log again when it has grown by `growth_bytes_max` bytes."""
         self._coordinators, self._growth_bytes_max = coordinators, growth_bytes_max
         self._task: asyncio.Task[None] | None = None
 

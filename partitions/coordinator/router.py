@@ -60,6 +60,7 @@ class CoordinatorRouter(Generic[C]):
     """Router to the coordinators of one internal topic; one instance for each such topic in a process."""
 
     def __init__(self, parts: ClusterParts, topic: InternalTopic, coordinators: Coordinators[C]) -> None:
+        """Create a router to the coordinators of one internal topic, without operations."""
         self._parts, self._topic, self._coordinators = parts, topic, coordinators
         self._topics, self._router, self._check_ready = parts.topics, parts.router, parts.check_ready
         self._serving: dict[str, Callable[..., Any]] = {}
@@ -116,10 +117,12 @@ class CoordinatorRouter(Generic[C]):
             return found
 
         async def call_local(_: Replica) -> A:
+            """Execute the operation at the coordinator in this process."""
             served: A = await self._serving[operation.name](self._coordinators.find(partition), request, deadline)
             return served
 
         async def call_remote(node: NodeId) -> A:
+            """Execute the operation at the coordinator on another node."""
             packed = operation.pack_request(request)
             answer = await self._router.read(node, operation.name, partition, {"key": key, "is": packed}, deadline)
             return operation.unpack_answer(answer)

@@ -56,6 +56,7 @@ class ClusterMap:
         return await asyncio.shield(self._making)
 
     def _on_made(self, _: "asyncio.Task[RenderedMap]") -> None:
+        """Allow the next rendering."""
         self._making = None
 
     async def _make(self) -> RenderedMap:

@@ -79,4 +79,5 @@ def decode(encoded: bytes) -> Description:
 
 
 def _is_number(value: Any) -> bool:
+    """Return whether the value is a whole number from -1 (unknown) to the bound."""
     return type(value) is int and -1 <= value <= _NUMBER_MAX

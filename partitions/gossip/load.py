@@ -16,6 +16,7 @@ class LoadMeter:
     """Meter of the broker's load; each call measures it. The rate is smoothed, so that short peaks are not gossiped."""
 
     def __init__(self, node: Node, counters: Counters, replicas: Callable[[], Sized]) -> None:
+        """Begin to measure; `replicas` returns the replicas of this broker."""
         self._node, self._counters, self._replicas = node, counters, replicas
         self._looked_at, self._bytes_in = node.loop.time(), counters.bytes_in
         self._rate = 0.0

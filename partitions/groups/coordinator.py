@@ -99,6 +99,7 @@ class GroupCoordinator(OffsetsPort):
         await GroupExpiry(self, self._environment).run()
 
     def is_kept(self, key: Key) -> bool:
+        """Return false for offsets of a deleted topic, true for all other keys."""
         return not (isinstance(key, OffsetKey | PendingOffsetKey) and self._environment.is_deleted(key.topic_id))
 
     def group_names(self) -> list[str]:

@@ -75,4 +75,5 @@ class GroupExpiry:
         return 0 if found is None else found.changed_ms
 
     def _is_retention_over(self, at_ms: int) -> bool:
+        """Return whether the retention of offsets has passed since `at_ms`, by the wall clock."""
         return self._environment.wall_ms() - at_ms > self._environment.offsets_retention_ms

@@ -53,10 +53,12 @@ class FoldedGroups(FoldedLog[Key, Value]):
         """Numbers of expected entries with pending offsets by group; never 0."""
 
     def encode(self, entry: GroupEntry) -> NewRecord:
+        """Return the record of an entry, without fields that the cluster's feature level lacks."""
         key, value = entry
         return NewRecord(None if value is None else encode_value(value, self._feature_level()), encode_key(key))
 
     def decode(self, key: bytes, value: bytes | None) -> GroupEntry:
+        """Return the entry of a record. Raises `FormatError`."""
         decoded = decode_key(key)
         return LogEntry(decoded, None if value is None else decode_value(decoded, value))
 
@@ -138,6 +140,7 @@ class FoldedGroups(FoldedLog[Key, Value]):
         yield from self.producers
 
     def expect(self, entries: Iterable[GroupEntry]) -> None:
+        """Record entries that are being appended."""
         entries = list(entries)
         super().expect(entries)
         for key in (each.key for each in entries if isinstance(each.key, PendingOffsetKey)):

@@ -162,10 +162,12 @@ class GroupJoins:
             )
 
     def _new_group(self, join: Join) -> ConsumerGroup:
+        """Create the group that a join names."""
         group = self._rebalance.groups[join.group] = ConsumerGroup(join.group)
         return group
 
     def _uuid(self) -> UUID:
+        """Return a random UUID of the machine's random generator."""
         return UUID(int=self._random.getrandbits(_UUID_BITS), version=4)
 
 

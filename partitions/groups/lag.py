@@ -65,6 +65,7 @@ class GroupLagReader:
             return _UNKNOWN
 
     async def _partition(self, place: TopicPartition, deadline: Deadline) -> Partition:
+        """Return a partition by its topic's name and its number. Raises `UnknownTopic`."""
         return (await self._finder.topic(place.topic, deadline)).partition(place.partition)
 
     async def targets(
@@ -115,6 +116,7 @@ def describe_resets(
 
 
 def _offset_or_none(offset: int) -> Offset | None:
+    """Return the offset; None if it is negative, which means none."""
     return None if offset < 0 else Offset(offset)
 
 

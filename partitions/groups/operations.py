@@ -102,39 +102,48 @@ async def _list(coordinator: GroupCoordinator, _: None, deadline: Deadline) -> l
 
 
 async def _commit(coordinator: GroupCoordinator, asked: CommitOffsets, deadline: Deadline) -> dict[Place, OffsetRecord]:
+    """Commit offsets of a group."""
     return await coordinator.offsets.commit(*asked, deadline)
 
 
 async def _committed(coordinator: GroupCoordinator, group: str, deadline: Deadline) -> dict[Place, OffsetRecord]:
+    """Return the committed offsets of a group."""
     return await coordinator.offsets.committed(group, deadline)
 
 
 async def _stable(coordinator: GroupCoordinator, group: str, deadline: Deadline) -> dict[Place, StableOffset]:
+    """Return the committed offsets of a group, and whether a transaction has pending ones."""
     return await coordinator.offsets.stable(group, deadline)
 
 
 async def _commit_pending(coordinator: GroupCoordinator, asked: CommitPendingOffsets, deadline: Deadline) -> None:
+    """Store offsets that become committed with a transaction."""
     await coordinator.transactions.commit(*asked, deadline)
 
 
 async def _end_transaction(coordinator: GroupCoordinator, asked: EndGroupTransaction, deadline: Deadline) -> None:
+    """Commit or discard the pending offsets of a transaction."""
     await coordinator.transactions.end(*asked, deadline)
 
 
 async def _delete(coordinator: GroupCoordinator, group: str, deadline: Deadline) -> None:
+    """Delete a group with its offsets."""
     await coordinator.offsets.delete_group(group, deadline)
 
 
 async def _delete_offsets(coordinator: GroupCoordinator, asked: TopicOffsets, deadline: Deadline) -> list[int]:
+    """Delete a group's offsets of a topic; return the partitions that had one."""
     return await coordinator.offsets.delete_topic_offsets(*asked, deadline)
 
 
 async def _delete_partition_offsets(coordinator: GroupCoordinator, asked: PartitionOffsets, deadline: Deadline) -> None:
+    """Delete a group's offsets of some partitions of a topic."""
     group, topic, topic_id, partitions = asked
     await coordinator.offsets.delete_topic_offsets(group, topic, topic_id, deadline, partitions)
 
 
 async def _reset(coordinator: GroupCoordinator, asked: OffsetMove, deadline: Deadline) -> dict[Place, int]:
+    """Set the offsets of a group without members; return the new offsets."""
     return await coordinator.offsets.reset(*asked, deadline)
 
 

@@ -296,6 +296,7 @@ class GroupRebalance:
         group.rename(member, member_id)
 
     def _clear_timers(self, group: ConsumerGroup, member_id: str) -> None:
+        """Stop the timers of a group member."""
         self.timers.clear((SESSION, group.name, member_id))
         self.timers.clear((WAIT, group.name, member_id))
 

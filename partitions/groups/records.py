@@ -278,4 +278,5 @@ def _unpack(data: bytes, bytes_max: int) -> Any:
 
 
 def _format_error(what: str, data: bytes) -> FormatError:
+    """Return the error for a key or value that cannot be decoded; `what` names it."""
     return FormatError(f"{what} of {len(data)} bytes in __consumer_offsets cannot be read")

@@ -192,6 +192,7 @@ class LeaderAppends:
         return found
 
     def _count_failure(self, error: RaftlogError) -> None:
+        """Count a failed append by its outcome."""
         if error.outcome == "unknown":
             self._counters.produce_unknown += 1
         else:
@@ -369,6 +370,7 @@ class LeaderAppends:
             self._retry_soon()
 
     def _retry_soon(self) -> None:
+        """Try all waiting appends again after `_RETRY_S` seconds."""
         if self._retry is None and not self._is_closed:
             self._retry = self._loop.call_later(_RETRY_S, self._drain_all)
 
@@ -400,6 +402,7 @@ class LeaderAppends:
 
 
 def _late_error(append: LeaderAppend) -> RaftlogError:
+    """Return the error of an append whose deadline has passed."""
     name = append.replica.name
     if append.is_proposed:
         return DeadlineExceeded(f"{name}: appended, but no majority had it on disk before the deadline")

@@ -157,6 +157,7 @@ class Enlistments:
         ask = self._join if joins else self._verify
 
         async def verify() -> ConfirmedTransaction:
+            """Ask the transaction's coordinator whether it contains the partition."""
             return await ask(producer, partition.topic_id, partition.number, deadline=deadline)
 
         wanted = _permission_of(producer)
@@ -181,4 +182,5 @@ class Enlistments:
 
 
 def _permission_of(producer: TransactionalProducer) -> AppendPermission:
+    """Return the permission to append for the producer's transaction."""
     return AppendPermission(producer.epoch, producer.transactional_id)

@@ -175,6 +175,7 @@ class PartitionsFetch:
         self._counters.bytes_out += self._total
 
     def _is_enough(self, min_bytes: int) -> bool:
+        """Return whether the fetch need not wait for more bytes."""
         return self._is_full or self._total >= min_bytes
 
     # reading
@@ -287,6 +288,7 @@ class PartitionsFetch:
         self._wake()
 
     def _wake(self) -> None:
+        """Wake the fetch, if it waits."""
         if self._woken is not None and not self._woken.done():
             self._woken.set_result(None)
 
@@ -383,5 +385,6 @@ def check_epoch(replica: Replica, epoch: int) -> None:
 
 
 def _time_out(woken: "asyncio.Future[None]") -> None:
+    """Fail the wait with `TimeoutError`, unless it has ended."""
     if not woken.done():
         woken.set_exception(TimeoutError())

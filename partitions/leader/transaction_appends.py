@@ -81,6 +81,9 @@ class TransactionAppends:
         return sequenced_results(number, len(records), done)
 
     async def _writable_topic(self, name: str, deadline: Deadline) -> Topic:
+        """Return a topic to which clients may write.
+
+        Raises `UnknownTopic`, and errors while the broker is not ready."""
         self._check_ready()
         return await self._finder.writable_topic(name, deadline)
 

@@ -16,9 +16,11 @@ class BackgroundLoop(ABC):
     _task: "asyncio.Task[None] | None" = None
 
     def start(self) -> None:
+        """Start the loop; an error that ends it ends the node."""
         self._task = self._node.run_essential_task(self._run(), self.purpose)
 
     async def stop(self) -> None:
+        """Cancel the loop, and wait for its end."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])

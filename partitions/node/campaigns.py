@@ -27,6 +27,7 @@ class Campaigns:
     def __init__(
         self, loop: asyncio.AbstractEventLoop, me: ReplicaId, mark_dirty: Callable[[PartitionReplica], None]
     ) -> None:
+        """Prepare campaigns of the replicas in the process `me`; `mark_dirty` schedules a group's turn."""
         self._loop, self._me, self._mark_dirty = loop, me, mark_dirty
         self._timers: dict[asyncio.TimerHandle, None] = {}
 
@@ -41,6 +42,7 @@ class Campaigns:
         self._campaign([group for group in groups if not group.is_closed], 1)
 
     def stop(self) -> None:
+        """Cancel all campaigns that have not begun."""
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()

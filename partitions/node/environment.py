@@ -127,6 +127,7 @@ def real_environment(settings: NodeSettings) -> NodeEnvironment:
         )
 
     async def close(waits: bool) -> None:
+        """Stop the threads for syncs; with `waits`, after the submitted syncs."""
         # A sync that hangs must not block the end of a failed process.
         await asyncio.to_thread(threads.close, waits)
         if aio is not None:

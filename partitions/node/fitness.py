@@ -70,9 +70,11 @@ class Fitness:
         self._reports.pop(node, None)
 
     def is_slow(self, node: NodeId, now: float) -> bool:
+        """Return whether the node reported slowness that is not over."""
         return now < self._report(node).slow_until
 
     def is_full(self, node: NodeId, now: float) -> bool:
+        """Return whether the node's disk is reported to be full."""
         return self._is_full if node == self._me else now < self._report(node).full_until
 
     def is_fit(self, node: NodeId, now: float) -> bool:
@@ -80,7 +82,9 @@ class Fitness:
         return not self.is_slow(node, now) and not self.is_full(node, now) and not self.is_excluded(node)
 
     def is_any_full(self, now: float) -> bool:
+        """Return whether any disk in the cluster is known to be full."""
         return self._is_full or any(now < report.full_until for report in self._reports.values())
 
     def _report(self, node: NodeId) -> _Report:
+        """Return the last report of a node; without one it is fit."""
         return self._reports.get(node, _FIT)

@@ -52,6 +52,7 @@ class FitnessExchange:
     """Fitness of this process, and its announcements to others."""
 
     def __init__(self, node: FitnessPort, requests: Requests) -> None:
+        """Begin to follow stalls and the disk here, and to serve reports of other nodes."""
         self.fitness = Fitness(node.identity.node_id, node.settings.unfit_ms)
         self._node, self._requests, self._loop = node, requests, node.loop
         self._announcements: dict[NodeId, asyncio.Task[None]] = {}
@@ -148,6 +149,7 @@ class FitnessExchange:
         return problems
 
     def stop(self) -> None:
+        """Cancel the pending transfers and announcements."""
         if self._transfer_timer is not None:
             self._transfer_timer.cancel()
         for task in self._announcements.values():

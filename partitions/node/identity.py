@@ -138,6 +138,7 @@ class NodeDirectory:
             _logger.warning("the journal of the former disk %s is kept in %s", name, target)
 
     def _save(self, identity: NodeIdentity) -> None:
+        """Write the identity to the directory, and use it."""
         self._write(identity)
         self.identity = identity
 
@@ -203,6 +204,7 @@ def _has_meta(disk: Disk, path: str) -> bool:
 
 
 def _other_cluster_text(path: str, known: str | None, wanted: str) -> str:
+    """Return the error text for a directory of another cluster."""
     return f"{path} belongs to cluster {known}, and not to {wanted}; correct the seeds, or use another directory"
 
 

@@ -103,6 +103,7 @@ class LedGroups:
 
     @property
     def led_count(self) -> int:
+        """Number of groups that this process leads."""
         return len(self._led)
 
     # events
@@ -131,9 +132,11 @@ class LedGroups:
         self._fitness.forget(node)
 
     def record_disconnected(self, node: NodeId) -> None:
+        """Record that the connection to the node was lost."""
         self._connected_at.pop(node, None)
 
     def is_connected(self, node: NodeId) -> bool:
+        """Return whether the node is connected."""
         return node in self._connected_at
 
     def mark_draining(self, node: NodeId) -> None:

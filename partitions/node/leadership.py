@@ -53,5 +53,6 @@ class LeaderWaits:
                 change.set_result(None)
 
     def wake_all(self) -> None:
+        """Wake the waits for all groups."""
         for key in list(self._waiting):
             self.wake(key)

@@ -281,6 +281,7 @@ class Node:
         self.fail(DiskRefused(f"{refusal.message}. The next start on this directory takes a new disk uuid"))
 
     def _receive_heartbeat(self, node: NodeId, heartbeat: ProcessHeartbeat) -> None:
+        """Record the heartbeat of another process."""
         self._heartbeat_times.record_heartbeat(node)
         self.driver.receive_heartbeat(node, heartbeat)
 

@@ -33,6 +33,9 @@ class RememberedPeers:
     def __init__(
         self, disk: Disk, data_dir: str, memory: PeerMemory, save_interval_s: float, fail: Callable[[SyncFailed], None]
     ) -> None:
+        """Prepare to save `memory` at most every `save_interval_s` seconds.
+
+        `fail` ends the node after a failed sync."""
         self._disk, self._data_dir, self._memory, self._fail = disk, data_dir, memory, fail
         self._path = internal_path(data_dir, PEERS)
         self._save_interval_s = save_interval_s
@@ -122,6 +125,7 @@ class RememberedPeers:
 
 
 def _pack_records(records: Sequence[PeerRecord]) -> dict[str, Any]:
+    """Return the records of peers as fields of the file."""
     return {
         "disks": [[str(each.disk_uuid), int(each.node_id), each.boot_epoch, each.journal_sequence] for each in records],
         "lives": {str(each.disk_uuid): each.boot_id.hex() for each in records if each.boot_id is not None},
@@ -144,4 +148,5 @@ def _unpack_record(row: Any, boot_ids: Mapping[uuid.UUID, bytes]) -> PeerRecord:
 
 
 def _unpack_boot_ids(raw: Any) -> dict[uuid.UUID, bytes]:
+    """Return the boot ids by disk uuid, from a field of the file."""
     return {parse_uuid(disk_uuid): bytes.fromhex(boot_id) for disk_uuid, boot_id in dict(raw).items()}

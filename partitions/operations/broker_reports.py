@@ -61,6 +61,7 @@ class BrokerReporter:
         return row_of(BrokerReport, answer)
 
     async def _serve(self, request: Request) -> Answer:
+        """Answer another broker's request for the report of this one."""
         return Answer(list(await self._report()))
 
     async def _report(self) -> BrokerReport:
@@ -99,6 +100,7 @@ class BrokerReporter:
         return size, others
 
     def _group_name(self, group_id: UUID) -> str:
+        """Return the name of a Raft group: topic and partition, or that of the controller."""
         state = self._metadata.state
         name = state.group(group_id)
         return _CONTROLLER if name is None else f"{state.topic_by_id(name.topic_id).name}/{name.partition}"

@@ -34,6 +34,7 @@ class BrokerOperations:
     def __init__(
         self, metadata: ControllerHost, broker_reporter: BrokerReporter, move_reporter: MoveReporter, balancer: Balancer
     ) -> None:
+        """Create the operations on brokers."""
         self._metadata, self._broker_reporter, self._move_reporter, self._balancer = (
             metadata,
             broker_reporter,

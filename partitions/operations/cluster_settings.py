@@ -42,6 +42,7 @@ def _number_reader(low: int, high: int, *others: int) -> Callable[[str], int]:
     """Return a function that parses a whole number within bounds, or one of `others`."""
 
     def read(text: str) -> int:
+        """Return the number in the text. Raises `InvalidSetting` if it is not permitted."""
         value = int(text) if text.isascii() and "_" not in text else None
         if value is None or not (low <= value <= high or value in others):
             raise InvalidSetting(text)
@@ -54,6 +55,7 @@ def _choice_reader(*words: str) -> Callable[[str], str]:
     """Return a function that accepts one of these values."""
 
     def read(text: str) -> str:
+        """Return the text. Raises `InvalidSetting` if it is not one of the words."""
         if text not in words:
             raise InvalidSetting(text)
         return text
@@ -62,6 +64,7 @@ def _choice_reader(*words: str) -> Callable[[str], str]:
 
 
 def _read_flag(text: str) -> bool:
+    """Return the boolean in the text. Raises `InvalidSetting`."""
     return _choice_reader("true", "false")(text.lower()) == "true"
 
 
@@ -209,10 +212,12 @@ def check_names(names: Mapping[str, object] | tuple[str, ...]) -> None:
 
 
 def _unknown_text(name: str) -> str:
+    """Return the error text for a setting that does not exist."""
     return f"setting {name!r} does not exist"
 
 
 def _raise_invalid(text: str) -> str:
+    """Raise `InvalidSetting`."""
     raise InvalidSetting(text)
 
 

@@ -196,6 +196,7 @@ class LeadershipOperations:
 
 
 def _read_node(answer: Answer) -> NodeId:
+    """Return the node id in the answer. Raises `NoLeader` if it has none."""
     if type(answer.value) is not int:
         raise NoLeader("the leader's answer cannot be decoded; it may run another release")
     return NodeId(answer.value)

@@ -47,9 +47,11 @@ class RestoringOperations:
         checked = validate_restored_batches(body, partition.config.max_message_bytes, CALL_BATCHES_MAX)
 
         async def call_local(replica: Replica) -> ReplicaAppended:
+            """Append the batches to the leader in this process."""
             return await _append(replica, checked, deadline)
 
         async def call_remote(node: NodeId) -> ReplicaAppended:
+            """Append the batches through the node that leads the partition."""
             header = [partition.topic_id.bytes, partition.number]
             answer = await self._node.ask(node, _RESTORE, header, [batch for _, batch in checked], deadline)
             return decode_appended(answer)

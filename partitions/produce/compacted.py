@@ -82,10 +82,12 @@ def _read_batch(number: int, batch: Buffer) -> Iterator[Record]:
 
 
 def _undecodable_error(number: int, error: UndecodableBatch) -> InvalidBatch:
+    """Return the error for a client's batch that cannot be decoded."""
     return InvalidBatch(f"batch {number}: its records cannot be decoded: {error.why}")
 
 
 def missing_key_error(name: str) -> MissingKey:
+    """Return the error for a record without a key in a compacted topic."""
     return MissingKey(
         f"{name}: a record has no key, and the topic is compacted (cleanup.policy); send every record with a key"
     )

@@ -103,6 +103,7 @@ async def _queue(
 
 
 def _size(record: Streamed) -> int:
+    """Return the size of a record in bytes, with its overhead."""
     return len(record) + RECORD_OVERHEAD_BYTES if type(record) is bytes else record_size(record)  # type: ignore[arg-type]
 
 

@@ -45,4 +45,5 @@ def end_waits(pendings: Sequence[Pending], batches: Sequence[bytearray]) -> Span
 
 
 def _end_span(span: Span, done: "asyncio.Future[int]") -> None:
+    """End the span of a call, with its error if it failed."""
     span.end(None if done.cancelled() else done.exception())

@@ -119,6 +119,7 @@ class AbortedTransactions:
         return None
 
     def _segments_from(self, offset: Offset) -> Sequence[Segment]:
+        """Return the segments with records at or above the offset."""
         return [each for each in self._group.log.segments.segments if each.next_offset > offset]
 
     def _markers_of(self, segment: Segment) -> SegmentMarkers:

@@ -77,6 +77,7 @@ def _is_in_sync(follower: FollowerStatus, lag_ticks_max: int) -> bool:
 
 
 def _node_ids(members: Iterable[ReplicaId]) -> tuple[NodeId, ...]:
+    """Return the node ids of replicas, sorted."""
     return tuple(sorted(member.node_id for member in members))
 
 

@@ -153,6 +153,7 @@ class LeaderTransactions:
             )
 
     def _permitted_epoch(self, producer_id: int) -> int:
+        """Return the producer epoch that may append; `NO_EPOCH` without a permission."""
         permission = self._permitted.get(producer_id)
         return NO_EPOCH if permission is None else permission.epoch
 
@@ -219,6 +220,7 @@ class LeaderTransactions:
         self._record(producer_id, index, is_open=False, coordinator_epoch=marker.coordinator_epoch)
 
     def _record(self, producer_id: int, index: Index, *, is_open: bool, coordinator_epoch: int) -> None:
+        """Record an appended entry that opens or ends a transaction, until it is delivered."""
         self._ahead[producer_id] = _Ahead(index, is_open, coordinator_epoch)
         self._order.append((index, producer_id))
 

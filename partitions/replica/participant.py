@@ -103,6 +103,7 @@ class Participant:
             self._transactions.end_guard(guard)
 
     def _on_answer(self, key: _Question, question: "asyncio.Task[None]") -> None:
+        """Forget a question to a coordinator once it is answered."""
         del self._questions[key]
         if not question.cancelled():
             question.exception()  # every caller may have stopped waiting

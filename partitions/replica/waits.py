@@ -96,5 +96,6 @@ class Waits:
 
 
 def _time_out(woken: "asyncio.Future[None]") -> None:
+    """Fail the wait with `TimeoutError`, unless it has ended."""
     if not woken.done():
         woken.set_exception(TimeoutError())

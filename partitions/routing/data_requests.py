@@ -184,6 +184,7 @@ class DataRequests:
 
 
 def _malformed_error(name: str) -> InvalidArgument:
+    """Return the error for a request of another broker that cannot be decoded."""
     return InvalidArgument(
         f"the request {name!r} cannot be decoded; check that the other broker runs a compatible release"
     )

@@ -222,6 +222,7 @@ class Partition:
             raise self._too_large_error(size)
 
     def _too_large_error(self, size: int) -> RecordTooLarge:
+        """Return the error for a record that exceeds the topic's limit."""
         return RecordTooLarge(
             f"{self.name}: a record of about {size} bytes does not fit max.message.bytes="
             f"{self.config.max_message_bytes}; send a smaller record, or raise the setting of the topic"

@@ -66,6 +66,7 @@ class Reader:
         """Fetch, and wait for records until `until`; after that the caller looks the leader up again."""
 
         async def call_local(replica: Replica) -> Fetched:
+            """Fetch from the replica that leads in this process."""
             return hide_transactions(await replica.fetch(offset, max_bytes, min_bytes, until, isolation))
 
         async def call_remote(node: NodeId) -> Fetched:
@@ -90,9 +91,11 @@ class Reader:
         """Return the log start offset and the end of the records that `isolation` shows; as `Broker.offsets`."""
 
         async def call_local(replica: Replica) -> OffsetRange:
+            """Read the offsets of the replica that leads in this process."""
             return await replica.offsets(linearizable, deadline, isolation)
 
         async def call_remote(node: NodeId) -> OffsetRange:
+            """Read the offsets through the node that leads the partition."""
             header = {"linearizable": linearizable, **isolation_field(isolation)}
             beginning, end = decode_numbers(await self._router.read(node, OFFSETS, target, header, deadline), 2)
             return OffsetRange(Offset(beginning), Offset(end))
@@ -109,6 +112,7 @@ class Reader:
         """Return offset and timestamp of the first record at or after a timestamp; as `Broker.offset_for_timestamp`."""
 
         async def call_local(replica: Replica) -> tuple[Offset, int] | None:
+            """Search the log of the replica that leads in this process."""
             return await replica.offset_for_timestamp(timestamp_ms, deadline, isolation)
 
         async def call_remote(node: NodeId) -> tuple[Offset, int] | None:
@@ -128,9 +132,11 @@ class Reader:
         After an unanswered attempt the outcome is unknown."""
 
         async def call_local(replica: Replica) -> Offset:
+            """Delete records through the replica that leads in this process."""
             return await replica.delete_before(offset, deadline)
 
         async def call_remote(node: NodeId) -> Offset:
+            """Delete records through the node that leads the partition."""
             [start] = decode_numbers(await self._router.read(node, TRIM, target, {"before": offset}, deadline), 1)
             return Offset(start)
 
@@ -140,9 +146,11 @@ class Reader:
         """Write a transaction's marker at the leader; see `Participant.end_transaction`."""
 
         async def call_local(replica: Replica) -> None:
+            """End the transaction at the replica that leads in this process."""
             await replica.transactions.end_transaction(marker, deadline)
 
         async def call_remote(node: NodeId) -> None:
+            """End the transaction through the node that leads the partition."""
             await self._router.read(node, END_TRANSACTION, target, {"marker": list(marker)}, deadline)
 
         await self._router.call(target, deadline, call_local, call_remote, only_reads=False)

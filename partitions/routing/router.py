@@ -82,6 +82,7 @@ class PartitionRouter:
         return self._guess_leader(partition)
 
     def _is_reachable(self, node: NodeId) -> bool:
+        """Return whether the node is this one, or alive."""
         return node == self.me or self._node.is_alive(node)
 
     def _guess_leader(self, partition: RoutedPartition) -> NodeId | None:

@@ -162,9 +162,11 @@ class Topics:
             raise UnknownTopic(f"topic {name!r} does not exist; create it first") from None
 
     def get(self, name: str) -> Topic | None:
+        """Return the topic with this name; None if there is none."""
         return self._by_name.get(name)
 
     def by_id(self, topic_id: UUID) -> Topic | None:
+        """Return the topic with this id; None if there is none."""
         return self._by_id.get(topic_id)
 
     def __contains__(self, name: str) -> bool:

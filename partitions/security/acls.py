@@ -122,6 +122,7 @@ def _parts(entries: list[AclEntry]) -> list[tuple[AclEntry, ...]]:
 
 
 def _entry_of(acl: Acl) -> AclEntry:
+    """Return an ACL as a row for the controller's state."""
     types = int(acl.resource_type), int(acl.pattern_type)
     return AclEntry(*types, acl.resource_name, acl.principal, acl.host, int(acl.operation), int(acl.effect))
 

@@ -93,4 +93,5 @@ def acl_text(acl: Acl) -> str:
 
 
 def _origin(caller: Caller) -> dict[str, str]:
+    """Return the fields of an event that describe the caller."""
     return {"principal": caller.principal, "address": caller.address, "listener": caller.listener}

@@ -127,6 +127,7 @@ class Authenticator:
         Raises `AuthenticationFailed`, and `Unavailable` while the broker starts or has too many logins."""
 
         async def verify(turn: LoginTurn) -> Identity:
+            """Verify the password in a turn of the login."""
             check_lengths(user, password)
             return await self.verify_password(user, password, mechanism, turn)
 
@@ -267,6 +268,7 @@ class SaslLogin:
 
 
 def _now() -> float:
+    """Return the time of the event loop."""
     return asyncio.get_running_loop().time()
 
 

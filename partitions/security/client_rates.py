@@ -71,6 +71,7 @@ class RateBucket:
         return True
 
     def _fill(self, now: float) -> None:
+        """Add the tokens since the last call; the bucket holds those of one second."""
         self._tokens = min(max(self.rate, 1.0), self._tokens + (now - self._filled_at) * self.rate)
         self._filled_at = now
 

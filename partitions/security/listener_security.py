@@ -72,6 +72,7 @@ class ListenerSecurities:
         ]
 
     def _periods(self) -> Iterable[tuple[str, CertificatePeriod]]:
+        """Return the names of listeners with TLS, and the periods of their certificates."""
         return [(each.name, each.tls.period) for each in self.all if each.tls is not None]
 
     def _now(self) -> datetime:

@@ -104,6 +104,7 @@ class Quotas:
         return None
 
     def _value_of(self, entity: tuple[tuple[str, str], ...], name: str) -> float | None:
+        """Return the value of a quota of exactly this entity; None without one."""
         row = self._metadata.state.client_quotas.get(entity)
         text = None if row is None else dict(row.quotas).get(name)
         return None if text is None else float(text)
@@ -146,6 +147,7 @@ class Quotas:
 
 
 def _check_type(type_: str) -> None:
+    """Raise `InvalidArgument` for an unknown entity type."""
     if type_ not in ENTITY_TYPES:
         raise InvalidArgument(f"entity type {type_!r} does not exist; there are {', '.join(ENTITY_TYPES)}")
 

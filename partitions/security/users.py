@@ -176,12 +176,14 @@ async def _derive(password: str) -> tuple[StoredCredential, ...]:
     """Return the credentials of a password for all mechanisms, computed in a thread."""
 
     def derive() -> tuple[StoredCredential, ...]:
+        """Return the credentials of the password for all mechanisms; slow by design."""
         return _stored([from_password(mechanism, password) for mechanism in ScramMechanism])
 
     return await asyncio.to_thread(derive)
 
 
 def _stored(credentials: Sequence[ScramCredential]) -> tuple[StoredCredential, ...]:
+    """Return credentials as rows of the controller's state, ordered by mechanism."""
     return tuple(
         StoredCredential(int(each.mechanism), each.salt, each.iterations, each.stored_key, each.server_key)
         for each in sorted(credentials, key=lambda each: each.mechanism)
@@ -189,15 +191,18 @@ def _stored(credentials: Sequence[ScramCredential]) -> tuple[StoredCredential, .
 
 
 def _credential(stored: StoredCredential) -> ScramCredential:
+    """Return the credential of a row."""
     return ScramCredential(
         ScramMechanism(stored.mechanism), stored.salt, stored.iterations, stored.stored_key, stored.server_key
     )
 
 
 def _known_user(row: UserRow) -> KnownUser:
+    """Return the description of a user, without secrets."""
     iterations = {ScramMechanism(each.mechanism): each.iterations for each in row.credentials}
     return KnownUser(row.name, row.is_superuser, iterations, row.version)
 
 
 def _unknown(name: str) -> UnknownUser:
+    """Return the error for a user that does not exist."""
     return UnknownUser(f"user {name!r} does not exist")

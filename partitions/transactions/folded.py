@@ -27,12 +27,14 @@ class FoldedTransactions(FoldedLog[str, TransactionRecord]):
         self.records: dict[str, TransactionRecord] = {}
 
     def encode(self, entry: TransactionEntry) -> NewRecord:
+        """Return the record of an entry. Raises `InvalidArgument` below the feature level of transactions."""
         if self._feature_level() < FEATURE_LEVEL_TRANSACTIONS:
             raise InvalidArgument(f"transactions need feature level {FEATURE_LEVEL_TRANSACTIONS} of the cluster")
         key, value = entry
         return NewRecord(None if value is None else encode_value(value), encode_key(key))
 
     def decode(self, key: bytes, value: bytes | None) -> TransactionEntry:
+        """Return the entry of a record. Raises `FormatError`."""
         return LogEntry(decode_key(key), None if value is None else decode_value(value))
 
     def put(self, key: str, value: TransactionRecord | None) -> None:
@@ -43,10 +45,13 @@ class FoldedTransactions(FoldedLog[str, TransactionRecord]):
             self.records[key] = value
 
     def folded_value(self, key: str) -> TransactionRecord | None:
+        """Return the transaction of an id in the committed log; None if it has none."""
         return self.records.get(key)
 
     def clear(self) -> None:
+        """Remove all values, before the log is read again."""
         self.records.clear()
 
     def keys(self) -> Iterator[str]:
+        """Return the transactional ids with a value."""
         return iter(self.records)

@@ -31,6 +31,7 @@ class MarkerSender:
     """Sender of one coordinator's transaction markers; `is_over` ends all work."""
 
     def __init__(self, name: str, environment: TransactionEnvironment, is_over: Callable[[], bool]) -> None:
+        """Prepare to send markers; `is_over` returns whether the coordinator has ended."""
         self._name, self._environment, self._is_over = name, environment, is_over
         self._turns = asyncio.Semaphore(_SENT_MAX)
 

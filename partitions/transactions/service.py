@@ -400,4 +400,5 @@ class Transactions:
 
 
 def _unknown_transaction(transactional_id: str) -> RaftlogError:
+    """Return the error for an unknown transactional id."""
     return UnknownTransaction(f"the transactional id {transactional_id!r} does not exist, or has expired")

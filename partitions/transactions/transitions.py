@@ -202,4 +202,5 @@ def check_member(name: str, record: TransactionRecord, partition: TransactionPla
 
 
 def _describe(record: TransactionRecord) -> str:
+    """Return the state and epoch of a transaction in words."""
     return f"{record.state.kafka_name} with epoch {record.epoch}"

@@ -113,6 +113,7 @@ class _Reader:
     """Decoder that reads the fields of a message in order; raises `InvalidArgument` if bytes of `what` are missing."""
 
     def __init__(self, data: bytes, what: str) -> None:
+        """Read `data` from its beginning; `what` names it in errors."""
         self._data, self._at, self._what = data, 0, what
 
     def read_version(self) -> int:
@@ -136,6 +137,7 @@ class _Reader:
         return count
 
     def read_text(self) -> str:
+        """Return a text. Raises `InvalidArgument` if it is null."""
         text = self.read_optional_text()
         if text is None:
             raise self._decode_error("text is missing")
@@ -175,4 +177,5 @@ class _Reader:
         return data
 
     def _decode_error(self, why: str) -> InvalidArgument:
+        """Return the error for data that cannot be decoded."""
         return InvalidArgument(f"{self._what} cannot be decoded: {why}")

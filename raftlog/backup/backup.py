@@ -100,6 +100,7 @@ async def gather_some(limit: int, work: Sequence[Coroutine[Any, Any, T]]) -> lis
     waiting = iter(enumerate(work))
 
     async def run_in_turn() -> None:
+        """Await the remaining tasks one after another, and store their results."""
         for number, each in waiting:
             results[number] = await each
 

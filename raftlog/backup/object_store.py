@@ -41,10 +41,12 @@ class ObjectStore:
                 return None
 
     def write(self, path: str, data: bytes | bytearray) -> None:
+        """Write an object, and replace an existing one."""
         with self._errors():
             self._files.pipe_file(self._place(path), bytes(data))
 
     def create(self, path: str, data: bytes) -> bool:
+        """Write an object; return false if it exists already. The first call checks that the storage supports this."""
         if not self._is_checked:
             self._check_exclusive()
         return self._create(path, data)
@@ -132,5 +134,6 @@ def _code_of(error: BaseException) -> str:
 
 
 def _describe(error: Exception) -> str:
+    """Return the text of an error, with its type unless it is an `OSError`."""
     text = str(error) or type(error).__name__
     return text if isinstance(error, OSError) else f"{type(error).__name__}: {text}"

@@ -47,6 +47,7 @@ class _Buffer:
     """Batches collected for the next file of the backup, from offset `first` on."""
 
     def __init__(self, first: int) -> None:
+        """Begin an empty buffer for records from offset `first` on."""
         self.first = first
         self.data = bytearray()
         self.batches = self.records = self.last_offset = self.last_crc = 0

@@ -143,6 +143,7 @@ class _Restoration:
     def __init__(
         self, client: BrokerClient | None, plan: RestorePlan, on_progress: Callable[[RestoreProgress], None]
     ) -> None:
+        """Prepare to execute a plan; without a client it is only checked."""
         self._client, self._plan, self._on_progress = client, plan, on_progress
         self._done = self._size = self._records = 0
 

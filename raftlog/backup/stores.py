@@ -57,6 +57,7 @@ class DirectoryStore:
                 return None
 
     def write(self, path: str, data: bytes | bytearray) -> None:
+        """Write a file durably, and replace an existing one."""
         with _errors_of(self.address):
             staged, target = self._stage(path, data)
             staged.replace(target)
@@ -76,15 +77,18 @@ class DirectoryStore:
         return True
 
     def delete(self, path: str) -> None:
+        """Delete a file, if it exists."""
         with _errors_of(self.address):
             (self._root / path).unlink(missing_ok=True)
 
     def list(self, folder: str) -> list[str]:
+        """Return the sorted paths of all files below a folder, relative to the root."""
         with _errors_of(self.address):
             found = (self._root / folder).rglob("*")
             return sorted(str(each.relative_to(self._root)) for each in found if each.is_file())
 
     def names(self) -> set[str]:
+        """Return the names directly below the root; none if it does not exist."""
         with _errors_of(self.address):
             return {each.name for each in self._root.iterdir()} if self._root.exists() else set()
 

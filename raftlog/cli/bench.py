@@ -198,4 +198,5 @@ def _show(result: Result) -> None:
 
 
 def _most_frequent_reason(result: Result) -> str:
+    """Return the most frequent reason of failures."""
     return max(result.reasons, key=lambda reason: result.reasons[reason], default="nothing was offered")

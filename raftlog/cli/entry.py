@@ -102,11 +102,13 @@ def _open_standard_streams() -> None:
 
 
 def _describe_usage_error(error: click.UsageError) -> str:
+    """Return the text of a usage error; for a missing verb, list the verbs."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError) and isinstance(error.ctx.command, click.Group):
         return f"{error.ctx.command_path} needs a verb: {', '.join(error.ctx.command.list_commands(error.ctx))}"
     return error.format_message().removesuffix(".")
 
 
 def _help_command(error: click.UsageError) -> str:
+    """Return the command that shows help about the failed command."""
     path = error.ctx.command_path if error.ctx is not None else "raftlog"
     return f"{path} --help"

@@ -62,6 +62,7 @@ def parse_time_ms(text: str) -> int:
 
 
 def _read_fields(fields: Any) -> JsonRecord:
+    """Return the record of a line's JSON; its timestamp may be a date."""
     if isinstance(fields, dict) and isinstance(when := fields.get("timestamp"), str):
         fields["timestamp"] = parse_time_ms(when)
     return JsonRecord(read_record(fields, text_or_json), read_partition(fields))

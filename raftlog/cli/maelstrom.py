@@ -88,6 +88,7 @@ async def _run(settings: MaelstromSettings) -> None:
     stop: asyncio.Future[RaftlogError | None] = loop.create_future()
 
     def end(why: RaftlogError | None = None) -> None:
+        """End the process, with an error or without."""
         if not stop.done():
             stop.set_result(why)
 
@@ -123,6 +124,7 @@ async def _report_regularly(node: MaelstromNode) -> None:
 
 
 def _print_report(node: MaelstromNode) -> None:
+    """Print the counters of the node to stderr."""
     with contextlib.suppress(OSError):  # a closed stderr is no error
         click.echo(json.dumps(node.report()), err=True)
         sys.stderr.flush()

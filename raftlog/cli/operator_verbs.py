@@ -64,6 +64,7 @@ def operate(bootstrap: BrokerAddresses, work: Callable[[BrokerClient], Awaitable
     """Run `work` with a client, and return its result. Errors name the command to run next."""
 
     async def run_with_client() -> T:
+        """Execute `work` with a new client."""
         async with BrokerClient(bootstrap) as client:
             return await work(client)
 
@@ -128,6 +129,7 @@ class OperatorVerb(NamedTuple):
         """Show the result of `ask`; with `watches` again after each change, until Ctrl-C."""
 
         async def show_result(client: BrokerClient) -> None:
+            """Print the answer once, or repeatedly."""
             if watches:
                 await watch(lambda: ask(client), show)
             show(await ask(client))

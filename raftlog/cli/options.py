@@ -161,6 +161,7 @@ class NumberRange(click.FloatRange):
     """Range of numbers, without NaN, which is neither below nor above a bound."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Convert an argument to a number in the range; NaN is a usage error."""
         number: float = super().convert(value, param, ctx)
         if math.isnan(number):
             self.fail(f"{value!r} is not a number", param, ctx)

@@ -25,6 +25,7 @@ class ByteProgressBar:
     """Progress bar on stderr; without a total it pulses."""
 
     def __init__(self, what: str, total_bytes: int | None) -> None:
+        """Prepare a bar that appears after a while; `total_bytes` is None if unknown."""
         self._what, self._total = what, total_bytes
         self._show_at = time.monotonic() + SHOWN_AFTER_SECONDS
         self._progress: Progress | None = None
@@ -61,6 +62,7 @@ class _ProgressWithText(Progress):
     """Progress bar with the task's text on the lines below, because text beside the bar would be cut off."""
 
     def get_renderables(self) -> Iterator[RenderableType]:
+        """Yield the bars, and the text of each task below them."""
         yield self.make_tasks_table(self.tasks)
         for task in self.tasks:
             yield Text(task.fields["text"], overflow="fold")
@@ -74,6 +76,7 @@ def progress_bar(label: str) -> Iterator[Callable[[WaitProgress], None]]:
         task = progress.add_task(label, total=None, text="")
 
         def update(found: WaitProgress) -> None:
+            """Show the present progress."""
             progress.update(task, completed=found.done, total=found.total, text=found.text)
 
         yield update

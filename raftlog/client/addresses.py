@@ -62,6 +62,7 @@ class BrokerAddresses(Sequence[str]):
         return hash(self._key())
 
     def _key(self) -> tuple[object, ...]:
+        """Return the values that equal objects share."""
         return self._addresses, self.tls, self.user, self.password_file
 
     def __repr__(self) -> str:

@@ -203,6 +203,7 @@ class GroupClient:
         await self._change(_NOTHING, "DELETE", group, f"{_V3}/{quote_segment(group, 'group')}", None, timeout_ms)
 
     async def _post(self, kind: type[T], group: str, verb: str, fields: object, timeout_ms: int, **options: Any) -> T:
+        """Send a request about the group; return the answer as `kind`."""
         return await self._change(kind, "POST", group, _group_path(group, verb), fields, timeout_ms, **options)
 
     async def _change(
@@ -220,6 +221,7 @@ class GroupClient:
 
 
 def _group_path(group: str, verb: str) -> str:
+    """Return the path of a request about the group."""
     return f"/groups/{quote_segment(group, 'group')}/{verb}"
 
 

@@ -52,6 +52,7 @@ class LoopThread(ClosedAtExit):
         """Call `make` inside the loop, and return its result."""
 
         async def call_make() -> R:
+            """Call `make` in the event loop."""
             return make()
 
         return self.call(call_make())

@@ -84,6 +84,7 @@ def serialize(serializer: Serializer[T], value: T | None, field: str) -> bytes |
 
 
 def _shorten(value: object) -> str:
+    """Return the representation of a value, at most 60 characters."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 

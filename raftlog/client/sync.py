@@ -47,6 +47,7 @@ class Delivery:
         Raises the reason why it is not stored, or may not be, and `TimeoutError` while it is pending."""
 
         async def wait_for_delivery() -> Delivered:
+            """Wait for the result in the event loop."""
             return await self._delivery
 
         return (
@@ -62,6 +63,7 @@ def _accepting_call(
 
     @wraps(method)
     def send(self: ThreadedClient[C], /, *args: P.args, **named: P.kwargs) -> Delivery:
+        """Accept a record; return its delivery."""
         return Delivery(call(self, *args, **named), self._thread)
 
     return send
@@ -142,6 +144,7 @@ class _ThreadedTransaction(AbstractContextManager[None]):
 
     def __enter__(self) -> None:
         async def enter() -> None:
+            """Begin the transaction in the event loop."""
             await self._transaction.__aenter__()
 
         self._thread.call(enter())
@@ -150,6 +153,7 @@ class _ThreadedTransaction(AbstractContextManager[None]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         async def leave() -> None:
+            """End the transaction in the event loop."""
             await self._transaction.__aexit__(kind, error, trace)
 
         self._thread.call(leave())

@@ -91,4 +91,5 @@ class TransactionClient:
 
 
 def _identity_fields(identity: ProducerIdentity) -> dict[str, object]:
+    """Return the producer's identity as fields of a request."""
     return {"producer_id": identity.producer_id, "producer_epoch": identity.epoch}

@@ -54,6 +54,7 @@ class RequestLane:
 
     @property
     def wants_to_write(self) -> bool:
+        """Whether the socket is watched for writing rather than only for reading."""
         return len(self._to_send) > 0 if self.is_connected else not self._waits_to_read
 
     def begin(self, token: int, request: bytes, deadline: float) -> None:

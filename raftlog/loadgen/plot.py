@@ -34,6 +34,7 @@ def check_can_plot() -> None:
 
 
 def _import_pygal() -> Any:
+    """Return the module pygal. Raises `InvalidArgument` if it is not installed."""
     try:
         return importlib.import_module("pygal")
     except ImportError:

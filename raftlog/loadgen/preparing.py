@@ -51,11 +51,13 @@ def prepare(
 
 
 async def _create(bootstrap: Sequence[str], topic: str, partitions: int, replication_factor: int | None) -> None:
+    """Create the topic of the load."""
     async with BrokerClient(bootstrap) as client:
         await client.create_topic(topic, partitions, replication_factor)
 
 
 async def _delete(bootstrap: Sequence[str], topic: str) -> None:
+    """Delete the topic of the load."""
     async with BrokerClient(bootstrap) as client:
         await client.delete_topic(topic)
 

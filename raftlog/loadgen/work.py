@@ -182,11 +182,13 @@ def _rotate(partitions: Sequence[int], by: int) -> list[int]:
 
 
 def _make_post(head: str, path: str, content_type: str, body: bytes) -> bytes:
+    """Return the bytes of a POST request; `head` has its other headers."""
     fields = f"{head}Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
     return f"POST {path} HTTP/1.1\r\n{fields}".encode() + body
 
 
 def _make_get(head: str, path: str) -> bytes:
+    """Return the bytes of a GET request; `head` has its headers."""
     return f"GET {path} HTTP/1.1\r\n{head}\r\n".encode()
 
 

@@ -159,4 +159,5 @@ class ConfigurationHistory:
 
 
 def _sort(replicas: Iterable[ReplicaId]) -> tuple[ReplicaId, ...]:
+    """Return the replicas sorted, each once."""
     return tuple(sorted(set(replicas)))

@@ -61,9 +61,13 @@ class Proposal(NamedTuple):
 class ControlPayloads(Protocol):
     """Factory of payloads for entries that the core appends; injected, because the core has no bytes and no clock."""
 
-    def no_op(self) -> Proposal: ...
+    def no_op(self) -> Proposal:
+        """Return the proposal of a no-op."""
+        ...
 
-    def configuration(self, configuration: Configuration, replaces_index: Index) -> Proposal: ...
+    def configuration(self, configuration: Configuration, replaces_index: Index) -> Proposal:
+        """Return the proposal of a configuration, which replaces the one at `replaces_index`."""
+        ...
 
 
 class EmptyPayloads:

@@ -274,6 +274,7 @@ class Leader:
     # parts of the above
 
     def _refuse(self, reason: RefusalReason, detail: str = "") -> RefusedProposal:
+        """Return the refusal of a proposal."""
         return RefusedProposal(reason, self._replica.me, detail)
 
     def _mark_active(self) -> None:

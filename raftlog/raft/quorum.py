@@ -56,4 +56,5 @@ def vote_outcome(configuration: Configuration, votes: Mapping[ReplicaId, bool]) 
 
 
 def _has_majority(voters: Sequence[ReplicaId], agreeing: Container[ReplicaId]) -> bool:
+    """Return whether a majority of the voters is in `agreeing`."""
     return sum(voter in agreeing for voter in voters) >= majority_size(len(voters))

@@ -77,6 +77,7 @@ def decompress_in_steps(codec: int, payload: Buffer, limit_bytes: int, opened: b
 
 
 def _too_large_error(limit_bytes: int) -> InvalidBatch:
+    """Return the error for records that decompress to too many bytes."""
     return InvalidBatch(f"the compressed records decompress to more than {limit_bytes} bytes")
 
 

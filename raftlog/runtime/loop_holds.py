@@ -29,6 +29,7 @@ class LoopHolds:
     """Counts of work that blocked the event loop for more than `HELD_FROM_S`, with the longest time, by name."""
 
     def __init__(self, clock: Callable[[], float] = stopwatch) -> None:
+        """Create counters that count nothing before `begin`; `clock` returns seconds."""
         self.counts: dict[str, int] = {}
         self.longest_s: dict[str, float] = {}
         self.counted_s = 0.0

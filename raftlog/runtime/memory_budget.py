@@ -42,6 +42,7 @@ class MemoryBudget:
     `reserve` bytes of the limit are only for small requests, which therefore do not wait for large ones."""
 
     def __init__(self, limit: int, reserve: int = 0) -> None:
+        """Create a budget of `limit` bytes, of which `reserve` are only for small requests."""
         assert 0 <= reserve <= limit, f"a reserve of {reserve} of {limit} bytes"
         self.limit, self.reserve = limit, reserve
         self._reserve_used = 0
@@ -154,5 +155,6 @@ class MemoryBudget:
         return next(iter(self._held), owner) is owner
 
     def _grant(self, owner: object, size: int) -> None:
+        """Charge the bytes to the owner, whether or not they are free."""
         self._held[owner] = self._held.get(owner, 0) + size
         self.used += size

@@ -29,6 +29,7 @@ _DENIED: Final = 1
 
 
 def _bits(operations: Iterable[AclOperation]) -> int:
+    """Return a bit set of operations."""
     return sum(1 << operation for operation in operations)
 
 

@@ -219,6 +219,7 @@ def _general_name(host: str) -> x509.GeneralName:
 
 
 def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """Return the private key in PEM, without encryption."""
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )

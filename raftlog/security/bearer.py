@@ -182,6 +182,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
     """Handler that refuses redirects, since they could lead to plain HTTP."""
 
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> None:
+        """Raise `URLError`: a redirect could lead to another host."""
         raise urllib.error.URLError(f"a redirect to {newurl} is not followed")
 
 
@@ -216,4 +217,5 @@ def parse_key_set(data: bytes, source: str) -> Sequence[_Key]:
 
 
 def _jwt() -> Any:
+    """Return the module jwt, imported at the first use."""
     return import_module("jwt")

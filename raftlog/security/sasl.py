@@ -196,6 +196,7 @@ def _check_open(has_ended: bool, message: bytes) -> None:
 
 
 def _text(message: bytes) -> str:
+    """Return a message as text. Raises `AuthenticationFailed`."""
     try:
         return message.decode()
     except UnicodeDecodeError:

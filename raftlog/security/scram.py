@@ -125,6 +125,7 @@ def unescape_name(escaped: str) -> str:
 
 
 def _decoded(text: str) -> bytes:
+    """Return the bytes of base64 text. Raises `AuthenticationFailed`."""
     try:
         return b64decode(text, validate=True)
     except Base64Error:

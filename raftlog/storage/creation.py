@@ -118,6 +118,7 @@ def _recover(
 
 
 def _open_empty(disk: Disk, path: str) -> SegmentedLog:
+    """Return a log without segments."""
     return SegmentedLog(disk, path, (), Offset(0))
 
 

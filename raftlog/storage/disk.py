@@ -49,7 +49,9 @@ class File(Protocol):
 class DirectoryLock(Protocol):
     """Advisory lock, held until it is released or the process ends."""
 
-    def release(self) -> None: ...
+    def release(self) -> None:
+        """Release the lock; may be called again."""
+        ...
 
 
 class Disk(Protocol):

@@ -27,9 +27,13 @@ class FlushOwner(Protocol):
     on_progress: Callable[[], None]
     on_refused: Callable[[Index, RaftlogError], None]
 
-    def fail(self, failure: RaftlogError) -> None: ...
+    def fail(self, failure: RaftlogError) -> None:
+        """End the log with the error."""
+        ...
 
-    def stop_after_failed_sync(self, error: OSError) -> SyncFailed: ...
+    def stop_after_failed_sync(self, error: OSError) -> SyncFailed:
+        """End the log after a failed sync; return the error for its callers."""
+        ...
 
 
 class Flusher:

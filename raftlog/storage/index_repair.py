@@ -37,6 +37,7 @@ def repair_row(segment: Segment, number: int) -> bool:
 
 
 def _first_point(segment: Segment) -> _ChainPoint:
+    """Return the point at the beginning of a segment."""
     return _ChainPoint(0, segment.base_offset, segment.base_index)
 
 

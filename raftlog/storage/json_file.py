@@ -181,4 +181,5 @@ def parse_uuid(value: Any) -> UUID:
 
 
 def _shorten(text: str) -> str:
+    """Return the beginning of a long text."""
     return text if len(text) <= _SHOWN_MAX else f"{text[: _SHOWN_MAX - 1]}…"

@@ -22,4 +22,5 @@ def find_log_directories(directory: str) -> Iterator[str]:
 
 
 def _is_segment(name: str) -> bool:
+    """Return whether the name is that of a segment file."""
     return len(name) == 24 and name.endswith(".log") and name[:20].isdecimal()

@@ -136,6 +136,7 @@ class ReadableLog:
         the log and `CorruptBatch` if row, header or CRC disagree."""
 
         def attempt() -> list[memoryview]:
+            """Read once. Raises `OffsetOutOfRange`."""
             end = self.durable_offset if end_offset is None else min(end_offset, self.durable_offset)
             if not self.log_start_offset <= offset <= self.next_offset:
                 raise OffsetOutOfRange(offset, self.log_start_offset, self.durable_offset)

@@ -213,6 +213,7 @@ class RealFile:
     """File of a real file system; the cache opens and closes its descriptor."""
 
     def __init__(self, path: str, descriptors: DescriptorCache, access: int, aio: AioSyncs | None = None) -> None:
+        """Describe a file with its access flags; `descriptors` opens it, `aio` is None if syncs use threads."""
         self.path = path
         self.flags = access | os.O_CLOEXEC
         self._descriptors = descriptors
@@ -239,6 +240,7 @@ class RealFile:
 
     @property
     def may_release(self) -> bool:
+        """Whether the descriptor may be closed: a failed write-back would be reported, or nothing is unsynced."""
         return self.filesystem is not None or not self.is_dirty
 
     def mark_released(self) -> None:
@@ -269,6 +271,7 @@ class RealFile:
             return b"".join(parts)
 
     def prefetch(self) -> None:
+        """Ask the kernel to read the file into the page cache."""
         with self._descriptors.use(self) as use:
             os.posix_fadvise(use.descriptor, 0, 0, os.POSIX_FADV_WILLNEED)
 
@@ -347,6 +350,7 @@ class RealFile:
         return partial(done, error)
 
     def _is_in_aio(self) -> bool:
+        """Return whether a sync by AIO is in flight."""
         return self._has_aio_sync
 
     def _needs_filesystem_sync(self) -> bool:
@@ -358,6 +362,7 @@ class RealFile:
         self.writes_synced = max(self.writes_synced, covered)
 
     def close(self) -> None:
+        """Close the file; its descriptor is closed once no call uses it."""
         self.is_closed = True
         self._descriptors.drop(self)
 

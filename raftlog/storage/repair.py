@@ -101,6 +101,7 @@ def _plan_segment(disk: Disk, path: str, file: str, report: RepairReport) -> tup
 
 
 def _min_offset(known: int | None, offset: int) -> int:
+    """Return the lower offset; `known` is None at first."""
     return offset if known is None else min(known, offset)
 
 
@@ -177,6 +178,7 @@ def _keep_bytes(disk: Disk, path: str, old: File, position: int, length: int, re
 
 
 def _index_files(stem: str) -> list[str]:
+    """Return the names of a segment's index files."""
     return [stem + INDEX_SUFFIX, stem + TIME_INDEX_SUFFIX]
 
 

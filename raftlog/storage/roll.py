@@ -111,6 +111,7 @@ def decode_members(payload: bytes, position: int) -> tuple[tuple[RollMember, ...
 
 
 def _encode_text(text: str) -> bytes:
+    """Return the length and the UTF-8 bytes of a text."""
     encoded = text.encode()
     return _COUNT.pack(len(encoded)) + encoded
 

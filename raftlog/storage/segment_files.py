@@ -34,6 +34,7 @@ def open_segment_files(disk: Disk, path: str, base_offset: int) -> SegmentFiles:
     """Open the files of one segment; create missing index files, empty."""
 
     def open_one(name: str) -> File:
+        """Open one file; a missing index file is created."""
         return disk.open(name, create=not name.endswith(LOG_SUFFIX) and not disk.exists(name))
 
     return _open_three(f"{path}/{segment_stem(base_offset)}", open_one)
@@ -43,6 +44,7 @@ def open_files_for_reading(disk: Disk, path: str, base_offset: int) -> SegmentFi
     """Open the files of one segment for tools that only read; a missing index file reads as empty."""
 
     def open_one(name: str) -> File:
+        """Open one file; a missing index file appears empty."""
         if name.endswith(LOG_SUFFIX) or disk.exists(name):
             return disk.open(name, read_only=True)
         return MissingFile(name)

@@ -155,6 +155,7 @@ class TimeIndex:
         self._count = count
 
     def _add_entry(self, timestamp: int, row: int) -> None:
+        """Add an entry that is not written yet."""
         self._waiting.append(TimeEntry(timestamp, row))
 
     def _read_entry(self, number: int) -> TimeEntry | None:
@@ -167,5 +168,6 @@ class TimeIndex:
 
 
 def _pack(entry: TimeEntry) -> bytes:
+    """Return the bytes of an entry, with its CRC."""
     checked = _CHECKED.pack(*entry)
     return checked + struct.pack(">I", crc32c(checked))

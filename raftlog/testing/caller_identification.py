@@ -43,4 +43,5 @@ class KnownCaller:
         self.is_complete = True
 
     def feed(self, data: bytes) -> None:
+        """Raise `AssertionError`: a known caller sends no identification."""
         raise AssertionError(f"{len(data)} bytes of identification, but the caller is identified by its port")

@@ -172,6 +172,7 @@ class Cluster(NetworkFaults, ClosedAtExit):
             node.access = self.access
 
         def find_environment() -> dict[str, str]:
+            """Return the environment for a launch of the node."""
             given = {} if ask_for is None else ask_for(node.node_id)
             return {**({} if security is None else security.environment()), **given}
 
@@ -274,6 +275,7 @@ class Cluster(NetworkFaults, ClosedAtExit):
         return [node for node in self.nodes.values() if node.is_running and not node.is_paused]
 
     def _is_ready(self, node: ClusterNode) -> bool:
+        """Return whether the node answers that it is ready."""
         try:
             return ask(node.http, "/v1/status/ready", timeout_s=ASK_SECONDS_MAX, access=node.access)[0] == 200
         except BrokerFailed:

@@ -18,6 +18,7 @@ class NetworkFaults:
     """Injection of network faults; base of `Cluster`."""
 
     def __init__(self, with_cuts: bool, client_cuts: bool) -> None:
+        """Begin without faults; `with_cuts` and `client_cuts` are whether nodes and clients connect through proxies."""
         self._with_cuts, self._client_cuts = with_cuts, client_cuts
         self._network: Network | None = None
         self._cut: set[Link] = set()

@@ -106,5 +106,6 @@ class _ProxyPort(asyncio.DatagramProtocol):
         self._forwarder.forward(data, (str(addr[0]), int(addr[1])), self)
 
     def send(self, data: bytes, address: tuple[str, int]) -> None:
+        """Send a datagram, if the port is open."""
         if self._transport is not None:
             self._transport.sendto(data, address)

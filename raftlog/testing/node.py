@@ -112,6 +112,7 @@ class ClusterNode(BrokerProcess):
         return (*listening, *cluster, "--host-label", f"host-{self.node_id}")
 
     def _http_flags(self) -> tuple[str, ...]:
+        """Return the flag of the advertised address, if clients connect through a proxy."""
         return ("--advertise-http", host_of(self.http_public)) if self.http_public != self.http else ()
 
     def __repr__(self) -> str:

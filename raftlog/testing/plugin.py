@@ -32,6 +32,7 @@ def raftlog_cluster_factory(request: pytest.FixtureRequest) -> Iterator[Callable
     with ExitStack() as stack:
 
         def start(nodes: int = 3, **options: Any) -> Cluster:
+            """Start a cluster that ends with the test."""
             cluster = stack.enter_context(Cluster(nodes, **options))
             clusters.append(cluster)
             return cluster

@@ -198,6 +198,7 @@ class BrokerProcess(ClosedAtExit):
         return code
 
     def _close_pipe(self) -> None:
+        """Close the pipe of the process's standard output."""
         if self._process is not None and self._process.stdout is not None:
             self._process.stdout.close()
 
@@ -239,6 +240,7 @@ def wait_ready(processes: Sequence[BrokerProcess], timeout_s: float = READY_SECO
 
 
 def _stdout_descriptor(process: BrokerProcess) -> int:
+    """Return the descriptor of the process's standard output."""
     pipe = process._process.stdout if process._process is not None else None
     assert pipe is not None, f"{process.name} has not been launched"
     return pipe.fileno()

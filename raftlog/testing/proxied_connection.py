@@ -27,7 +27,9 @@ class CallerIdentification(Protocol):
     is_complete: bool
     """Whether the caller is identified, or has sent something other than an identification."""
 
-    def feed(self, data: bytes) -> None: ...
+    def feed(self, data: bytes) -> None:
+        """Process the next received bytes."""
+        ...
 
 
 class ProxiedConnection:
@@ -84,6 +86,7 @@ class ProxiedConnection:
         return True
 
     def _on_front_made(self) -> None:
+        """Connect to the node at once if the caller is known."""
         if self._identification.is_complete:
             self._connect_to_node()
 
@@ -117,6 +120,7 @@ class ProxiedConnection:
             self._forth.feed(data)
 
     def _on_node_data(self, data: bytes) -> None:
+        """Forward bytes of the node to the caller."""
         self._back.feed(data)
 
     async def _reach_node(self) -> None:
@@ -144,6 +148,7 @@ class ProxiedConnection:
         self._forward_end(self._forth)
 
     def _on_node_end(self) -> None:
+        """Forward the end of the node's stream to the caller."""
         self._forward_end(self._back)
 
     def _forward_end(self, stream: ForwardedStream) -> None:
@@ -159,6 +164,7 @@ class ProxiedConnection:
         self._closed(self)
 
     def _on_identification_timeout(self) -> None:
+        """Abort a connection whose caller did not identify itself in time."""
         self.front.abort()
 
 
@@ -166,6 +172,7 @@ def _connect_backpressure(sender: Side, receiver: Side, stream: ForwardedStream)
     """Make a full receiver pause its sender until the backlog has been written."""
 
     def drained() -> None:
+        """Continue to deliver; let the sender send again once the receiver has room."""
         stream.release()
         if not receiver.is_full:
             sender.resume_reading("full")

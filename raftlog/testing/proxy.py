@@ -87,6 +87,7 @@ class Proxy:
             self._guarded = command["guard"]
 
     def _answer(self, answer: dict[str, Any]) -> None:
+        """Send the answer to a command."""
         self._control.send(orjson.dumps(answer))
 
     async def _open(self, command: dict[str, Any], target: tuple[str, int], sockets: list[socket.socket]) -> None:
@@ -129,6 +130,7 @@ class Proxy:
         self._servers.append(await asyncio.get_running_loop().create_server(accept, sock=listening))
 
     def _forget(self, connection: ProxiedConnection) -> None:
+        """Remove a closed connection."""
         self._connections.pop(connection, None)
 
     def _kill_guarded(self) -> None:
@@ -139,14 +141,17 @@ class Proxy:
 
 
 def _parse_links(given: list[list[int]]) -> set[Link]:
+    """Return the links of a command."""
     return {(sender, receiver) for sender, receiver in given}
 
 
 def _to_conditions(given: list[list[Any]]) -> dict[Link, NetworkConditions]:
+    """Return the conditions of a command by link."""
     return {link: NetworkConditions(*fields) for fields, links in given for link in _parse_links(links)}
 
 
 async def _main(descriptor: int) -> None:
+    """Run the proxy until its control socket, the given descriptor, is closed."""
     # The test handles Ctrl-C, and then closes the control socket.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     await Proxy(socket.socket(fileno=descriptor)).run()

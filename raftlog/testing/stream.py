@@ -18,8 +18,13 @@ TICK_S: Final = 0.001
 class PausableSender(Protocol):
     """Sender that can be paused, for several reasons at once."""
 
-    def pause_reading(self, reason: str) -> None: ...
-    def resume_reading(self, reason: str) -> None: ...
+    def pause_reading(self, reason: str) -> None:
+        """Pause the sender for this reason."""
+        ...
+
+    def resume_reading(self, reason: str) -> None:
+        """Remove the reason; the sender continues once no reason is left."""
+        ...
 
 
 class Receiver(Protocol):
@@ -102,6 +107,7 @@ class ForwardedStream:
             self.release()
 
     def _resume_sender(self) -> None:
+        """Let the sender continue, because the link has room again."""
         self._waits = False
         self._sender.resume_reading("held")
 
@@ -119,6 +125,7 @@ class ForwardedStream:
         self.link_state.counters.dropped_bytes += len(data)
 
     def _cancel(self) -> None:
+        """Cancel the scheduled delivery, if any."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -112,6 +112,9 @@ class HttpApp:
         *,
         console: ConsoleContext,
     ) -> None:
+        """Create the application with all endpoints; those of the console only if `console` is on.
+
+        `logins` is None without authentication."""
         self.origins = OriginPolicy()
         """Allowed origins and hosts; the server replaces it by the policy of its address."""
         self._ends, self._bodies, self._authorizer = ends, bodies, broker.security.authorizer

@@ -47,6 +47,7 @@ class Producer:
         senders: ProcessNumberPool,
         random: Random,
     ) -> None:
+        """Create the role. Each request is an operation of a free process of `senders`."""
         self._access, self._history, self._random = access, history, random
         self._partitions, self._values, self._senders = partitions, values, senders
         self.not_offered = 0

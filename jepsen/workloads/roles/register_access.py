@@ -42,6 +42,7 @@ class Writer:
         senders: ProcessNumberPool,
         random: Random,
     ) -> None:
+        """Create the role. Each write is an operation of a free process of `senders`."""
         self._access, self._history, self._random = access, history, random
         self._partitions, self._values, self._senders = partitions, values, senders
         self.not_offered = 0
@@ -82,6 +83,7 @@ class RegisterReader:
         senders: ProcessNumberPool,
         random: Random,
     ) -> None:
+        """Create the role. Each read is an operation of a free process of `senders`."""
         self._access, self._history, self._random = access, history, random
         self._partitions, self._senders = partitions, senders
         self.not_offered = 0

@@ -207,6 +207,7 @@ def _check_all_support(cluster: ClusterState, level: int) -> None:
 
 
 def _supports(broker: RegisteredBroker, level: int) -> bool:
+    """Return whether the broker supports the feature level."""
     return broker.feature_level_min <= level <= broker.feature_level_max
 
 

@@ -79,6 +79,7 @@ class Bootstrap(Command):
     created_ms: Number
 
     def check_rules(self) -> None:
+        """Raise `InvalidArgument` unless the seeds are sorted, with each node and each disk once."""
         nodes = [seed.node_id for seed in self.seeds]
         if nodes != sorted(set(nodes)) or len({seed.disk_uuid for seed in self.seeds}) != len(nodes):
             raise InvalidArgument(f"the seeds {nodes} must be in ascending order, every node and every disk once")
@@ -102,6 +103,7 @@ class RegisterBroker(Command):
     replaces: OptionalId = None
 
     def check_rules(self) -> None:
+        """Raise `InvalidArgument` for an empty range of feature levels, or for a disk that replaces itself."""
         if self.feature_level_min > self.feature_level_max:
             raise InvalidArgument(f"feature levels {self.feature_level_min} to {self.feature_level_max} are no range")
         if self.replaces == self.disk_uuid:
@@ -140,7 +142,7 @@ class CreateTopic(Command):
     is_internal: Flag = False
 
     def check_rules(self) -> None:
-        """Raise `InvalidTopic` for a name that a topic cannot have, and refuse an impossible replication factor."""
+        """Raise `InvalidTopic` for an impossible name, and `InvalidArgument` for unequal numbers of replicas."""
         if self.is_internal != self.name.startswith(INTERNAL_PREFIX):
             raise InvalidTopic(
                 f"topic name {self.name!r} cannot be used: those of internal topics, and only those, "
@@ -175,6 +177,7 @@ class AlterTopicConfigs(Command):
     expected_version: OptionalIndex = None
 
     def check_rules(self) -> None:
+        """Raise `InvalidArgument` if nothing changes, or if changes contradict each other or are out of order."""
         _check_changes(self.configs, self.unset)
 
 
@@ -188,6 +191,7 @@ class SetAssignment(Command):
     expected_version: IndexNumber
 
     def check_rules(self) -> None:
+        """Raise `InvalidArgument` for too many replicas, or two on the same node."""
         nodes = [replica.node_id for replica in self.replicas]
         if len(set(nodes)) != len(nodes) or len(nodes) > REPLICAS_MAX:
             raise InvalidArgument(f"the replicas {nodes} must be at most {REPLICAS_MAX}, and every node once")
@@ -210,10 +214,12 @@ class AddPartitions(Command):
     created_ms: Number
 
     def check_rules(self) -> None:
+        """Raise `InvalidArgument` unless all new partitions have the same number of replicas."""
         _check_factor(self.partitions, self.partition_count)
 
     @property
     def total(self) -> int:
+        """Number of partitions after the addition."""
         return self.partition_count + len(self.partitions)
 
 
@@ -253,6 +259,7 @@ class AlterClusterConfig(Command):
     expected_version: OptionalIndex = None
 
     def check_rules(self) -> None:
+        """Raise `InvalidArgument` if nothing changes, or if changes contradict each other or are out of order."""
         _check_changes(self.configs, self.unset)
 
 

@@ -112,6 +112,7 @@ def _choose_leaders(
 
 
 def _put_first(leader: ReplicaId, replicas: list[ReplicaId]) -> tuple[ReplicaId, ...]:
+    """Return the replicas with `leader` as the first."""
     return (leader, *(replica for replica in replicas if replica != leader))
 
 

@@ -59,6 +59,7 @@ def whole(name: str, low: int, high: int) -> Shape[Any]:
     """Return the shape of a whole number within bounds, both included."""
 
     def check(value: Any) -> None:
+        """Raise `ShapeError` unless the value is a whole number in the bounds."""
         if type(value) is not int or not low <= value <= high:
             raise ShapeError(f"{value!r} is not a whole number in {low} … {high}")
 
@@ -88,6 +89,7 @@ def blob(name: str, bytes_min: int, bytes_max: int) -> Shape[bytes]:
     """Return the shape of a bounded number of bytes. Errors do not show the bytes, which may be secret."""
 
     def check(value: bytes) -> None:
+        """Raise `ShapeError` unless the value is bytes of a permitted length."""
         if type(value) is not bytes:
             raise ShapeError(f"{type(value).__name__} where bytes are needed")
         if not bytes_min <= len(value) <= bytes_max:
@@ -97,21 +99,25 @@ def blob(name: str, bytes_min: int, bytes_max: int) -> Shape[bytes]:
 
 
 def _check_uuid(value: UUID) -> None:
+    """Raise `ShapeError` unless the value is a UUID."""
     if type(value) is not UUID:
         raise ShapeError(f"{value!r} is not a UUID")
 
 
 def _check_uuid_bytes(raw: Any) -> None:
+    """Raise `ShapeError` unless the value is the 16 bytes of a UUID."""
     if type(raw) is not bytes or len(raw) != UUID_BYTES:
         raise ShapeError(f"{raw!r} is not the 16 bytes of a UUID")
 
 
 def _unpack_uuid(raw: Any) -> UUID:
+    """Return the UUID of 16 bytes. Raises `ShapeError`."""
     _check_uuid_bytes(raw)
     return intern_uuid(raw)
 
 
 def _check_flag(value: bool) -> None:
+    """Raise `ShapeError` unless the value is a boolean."""
     if type(value) is not bool:
         raise ShapeError(f"{value!r} is neither true nor false")
 
@@ -120,6 +126,7 @@ def optional(shape: Shape[T]) -> Shape[T | None]:
     """Return the shape of a value or nil."""
 
     def check(value: T | None) -> None:
+        """Raise `ShapeError` unless the value is None or has the shape."""
         if value is not None:
             shape.check(value)
 
@@ -147,12 +154,14 @@ def listing(name: str, shape: Shape[T], count_min: int, count_max: int) -> Shape
 
 
 def _unpack_each(raw: Any, unpack: Callable[[Any], T]) -> tuple[T, ...]:
+    """Return the unpacked elements of a list. Raises `ShapeError` for anything but a list."""
     if type(raw) is not list:
         raise ShapeError(f"{type(raw).__name__} where a list is needed")
     return tuple(map(unpack, raw))
 
 
 def _check_replica(value: ReplicaId) -> None:
+    """Raise `ShapeError` unless the value is a replica id."""
     if type(value) is not ReplicaId:
         raise ShapeError(f"{value!r} is not a replica")
     _NODE_ID.check(value.node_id)
@@ -237,6 +246,7 @@ def named(name: str, names: Shape[str], values: Shape[str], count_max: int) -> S
 
 
 def _unpack_pair(raw: Any) -> tuple[str, str]:
+    """Return the name and value of a list of two. Raises `ShapeError`."""
     if type(raw) is not list or len(raw) != 2:
         raise ShapeError(f"{raw!r} is not a name and a value")
     return raw[0], raw[1]
@@ -366,6 +376,7 @@ def nested(record: type[R]) -> Shape[R]:
     """Return the shape of a record as a field of another one; a record was checked when it was made."""
 
     def check(value: R) -> None:
+        """Raise `ShapeError` unless the value is a record of this class."""
         if type(value) is not record:
             raise ShapeError(f"{value!r} is not a {record.__name__}")
 

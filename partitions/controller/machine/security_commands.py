@@ -142,6 +142,7 @@ class CreateAcls(Command):
     entries: AclEntries
 
     def check_rules(self) -> None:
+        """Raise `InvalidArgument` if an ACL occurs twice."""
         _check_distinct(self.entries)
 
 
@@ -152,6 +153,7 @@ class DeleteAcls(Command):
     entries: AclEntries
 
     def check_rules(self) -> None:
+        """Raise `InvalidArgument` if an ACL occurs twice."""
         _check_distinct(self.entries)
 
 
@@ -176,5 +178,6 @@ class AlterClientQuotas(Command):
 
 
 def _check_distinct(entries: tuple[AclEntry, ...]) -> None:
+    """Raise `InvalidArgument` if an ACL occurs twice."""
     if len({entry.key for entry in entries}) != len(entries):
         raise InvalidArgument("the entries are not distinct")

@@ -111,6 +111,7 @@ class SnapshotReader:
         return restoration
 
     def _reset(self) -> None:
+        """Discard the pieces of an incomplete snapshot."""
         self._pieces, self._roll_index = [], -1
 
 

@@ -156,6 +156,7 @@ class ControllerState(ClusterState):
 
 
 def _forgotten_error(request: CommandRequest, forgotten_index: Index) -> OutcomeUnknown:
+    """Return the error for a repeated request whose answer may be forgotten."""
     return OutcomeUnknown(
         f"request {request.request_id} was first proposed after index {request.basis_index}, and answers up to index "
         f"{forgotten_index} are forgotten: whether it was done can no longer be told; it is not done now"

@@ -160,6 +160,7 @@ class Assignments(BackgroundLoop):
         return next((replica for replica in replicas if not state.is_excluded(replica.node_id)), None)
 
     def _is_excluded(self, node: NodeId) -> bool:
+        """Return whether operators want the node to lead nothing."""
         return self._metadata.state.is_excluded(node)
 
     # following
@@ -291,6 +292,7 @@ class Assignments(BackgroundLoop):
         return {**self._leaving, **{group.path: key for key, group in driver.groups.items()}}
 
     def _path(self, topic: Topic, number: int) -> str:
+        """Return the directory of a partition's replica."""
         return f"{self._node.driver.data_dir}/{topic.name}/{number}"
 
     async def _create(self, missing: list[_MissingReplica]) -> None:

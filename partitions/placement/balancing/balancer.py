@@ -110,6 +110,7 @@ class Balancer(BackgroundLoop):
             await self._node.pause(Deadline(loop.time() + _RETRY_S))
 
     async def _serve_report(self, request: Request) -> Answer:
+        """Answer with the balancer's report."""
         tenure = self._current_tenure()
         state, settings = self._metadata.state, self._settings()
         return Answer(report_on(self._node, state, settings, tenure, has_planned=self._planning.has_planned).pack())
@@ -156,6 +157,7 @@ class Balancer(BackgroundLoop):
             await asyncio.sleep(_PAUSE_S)
 
     def _is_moving(self) -> bool:
+        """Return whether moves are running or planned."""
         return self._tenure is not None and bool(self._tenure.running_moves or self._tenure.queue)
 
     def _begin_tenure(self) -> Tenure:
@@ -187,6 +189,7 @@ class Balancer(BackgroundLoop):
             await self._remove_emptied(tenure, reports)
 
     def _is_reachable(self, node: NodeId) -> bool:
+        """Return whether the node is this one, or alive."""
         return node == self._node.identity.node_id or self._node.is_alive(node)
 
     async def _ask_brokers(self, tenure: Tenure) -> dict[NodeId, HeldReplicas | None]:
@@ -260,4 +263,5 @@ class Balancer(BackgroundLoop):
 
 
 def _replica_names(change: Change) -> str:
+    """Return the node ids of a change as text."""
     return nodes_in_words([replica.node_id for replica in change.replicas])

@@ -184,6 +184,7 @@ class PlacementLayout:
         self.is_fixed[number] = True
 
     def _may_lead(self, node: int) -> bool:
+        """Return whether the node is a broker that may get leaders."""
         place = self.places.get(node)
         return place is not None and place.takes_leaders
 

@@ -123,6 +123,7 @@ class Planner:
 
     @property
     def _is_full(self) -> bool:
+        """Whether the plan has as many changes as permitted."""
         return len(self.changes) >= self._limit
 
     def _collect_urgent(
@@ -212,6 +213,7 @@ def plan(
 
 
 def _unfit_reason(place: BrokerPlace) -> str:
+    """Return why a broker cannot have replicas."""
     node = place.replica.node_id
     if place.in_maintenance:
         return f"node {node} is in maintenance"

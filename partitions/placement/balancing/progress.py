@@ -82,6 +82,7 @@ class BrokerProgress:
             return None
 
     async def _serve(self, request: Request) -> Answer:
+        """Answer with the replicas and moves of this broker."""
         report = await self._report(request.header, request.deadline)
         moving = [[key, *map(list, move)] for key, move in report.moving.items()]
         return Answer([report.held, moving, report.arrived, report.led])

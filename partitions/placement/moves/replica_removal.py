@@ -41,6 +41,7 @@ class ReplicaRemoval(BackgroundLoop):
     purpose = "leaving groups"
 
     def __init__(self, node: Node, metadata: ControllerHost, remove: Callable[[PartitionReplica, str], None]) -> None:
+        """Begin to answer whether replicas are members; `remove` removes a replica for a reason."""
         self._node, self._metadata, self._remove = node, metadata, remove
         self._changed = asyncio.Event()
         self._compared = b""

@@ -145,6 +145,7 @@ class RecoveryExecution:
             return error
 
     async def _ask(self, node: NodeId, name: str, header: list[Any], deadline: Deadline) -> Any:
+        """Send a request of the recovery to a node; return the value of the answer."""
         return (await self._node.ask(node, name, header, (), deadline)).value
 
     # requests to the replica here
@@ -193,6 +194,7 @@ class RecoveryExecution:
         return Answer([[list(each) for each in rebuilt.lost], rebuilt.kept_in])
 
     def _is_claimed(self, key: bytes) -> bool:
+        """Return whether the replica here is claimed as survivor now."""
         return self._claimed.get(key, 0.0) > self._node.loop.time()
 
     def _local_group(self, request: Request) -> PartitionReplica:

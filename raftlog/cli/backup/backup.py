@@ -36,6 +36,7 @@ def backup(store: str, parallel: int, file_mib: int, prunes: bool, give_up_after
 
 
 async def _run(client: BrokerClient, store: BackupStore, options: CopyOptions, prunes: bool) -> BackupResult:
+    """Run the backup with a progress display."""
     with offset_progress(f"backup to {store.address}") as show:
         return await run_backup(client, store, options, lambda progress: show(*progress), prunes=prunes)
 

@@ -19,6 +19,7 @@ def offset_progress(label: str) -> Iterator[Callable[[int, int, int], None]]:
     with progress_bar(label) as show:
 
         def update(done: int, total: int, size: int) -> None:
+            """Show the numbers of offsets done and in total, and of bytes."""
             show(WaitProgress(False, f"{done:,} of {total:,} offsets, {size / MIB:,.0f} MiB", done, total))
 
         yield update

@@ -73,11 +73,13 @@ def restore(
 
 
 async def _check(plan: RestorePlan) -> RestoreResult:
+    """Check the backup with a progress display."""
     with offset_progress(f"check of {plan.store.address}") as show:
         return await check_backup(plan, lambda progress: show(*progress))
 
 
 async def _run(client: BrokerClient, plan: RestorePlan) -> RestoreResult:
+    """Run the restoration with a progress display."""
     with offset_progress(f"restoration from {plan.store.address}") as show:
         return await run_restore(client, plan, lambda progress: show(*progress))
 

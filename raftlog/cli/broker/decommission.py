@@ -61,6 +61,7 @@ async def _start_decommission(
     total = max(1, first.replicas_left)
 
     async def read_progress() -> WaitProgress:
+        """Return how many replicas have left the broker."""
         found = await ask()
         return WaitProgress(_is_over(found), _describe_progress(found), total - found.replicas_left, total)
 
@@ -95,10 +96,12 @@ def recommission(node: int, verb: OperatorVerb) -> None:
 
 
 def _status_command(node: int) -> str:
+    """Return the command that shows the decommission of a broker."""
     return f"raftlog broker decommission-status {node}"
 
 
 def _is_over(found: Decommission) -> bool:
+    """Return whether the decommission is finished."""
     return bool(found.finished)
 
 
@@ -131,6 +134,7 @@ def _show(found: Decommission) -> None:
 
 
 def _shorten_list(names: list[str]) -> str:
+    """Return the first names as text."""
     return ", ".join(names[:MOVES_SHOWN]) + (", …" if len(names) > MOVES_SHOWN else "")
 
 

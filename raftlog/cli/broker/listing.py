@@ -77,6 +77,7 @@ def _format_free_space(row: BrokerDescription) -> str:
 
 
 def _format_uptime(row: BrokerDescription) -> str:
+    """Return the uptime as text; "-" if it is unknown."""
     return "-" if row.uptime_s is None else format_duration(row.uptime_s)
 
 

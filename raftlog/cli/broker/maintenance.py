@@ -62,6 +62,7 @@ async def _start_maintenance(
     total = max(1, first.eligible)
 
     async def read_progress() -> WaitProgress:
+        """Return how many leaderships the broker has transferred."""
         found = await client.admin.maintenance(node)
         return WaitProgress(_is_over(found), _describe_progress(found), max(0, total - found.eligible), total)
 
@@ -96,6 +97,7 @@ async def _fetch_statuses(client: BrokerClient, node: int | None) -> list[Row]:
 
 
 def _show(rows: Sequence[Row], as_json: bool) -> None:
+    """Print the maintenance of brokers, as table or JSON."""
     if as_json:
         click.echo(to_json([{"node_id": node} | to_builtins(found) for node, found in rows]))
         return
@@ -120,10 +122,12 @@ _MAINTENANCE: Columns[Row] = {
 
 
 def _status_command(node: int) -> str:
+    """Return the command that shows the maintenance of a broker."""
     return f"raftlog broker maintenance status {node}"
 
 
 def _is_over(found: Maintenance) -> bool:
+    """Return whether the broker has transferred its leaderships, or is not draining."""
     return bool(found.finished) or not found.draining
 
 
@@ -135,5 +139,6 @@ def _describe_led(found: Maintenance) -> str:
 
 
 def _describe_progress(found: Maintenance) -> str:
+    """Return the present state of the drain in words."""
     counts = f"{format_count(found.partitions, 'partition')} led, {found.transferring:,} being transferred"
     return "; ".join([counts, *found.reasons])

@@ -58,6 +58,7 @@ def set_settings(settings: tuple[str, ...], dry_run: bool, expected_version: int
     texts = _parse_settings(settings)
 
     async def change(client: BrokerClient) -> ClusterSettingsVersion:
+        """Set the cluster's settings; return their version."""
         schema = await client.admin.cluster_config_schema()
         values = {name: _parse_value(name, text, schema.get(name)) for name, text in texts.items()}
         return await client.admin.alter_cluster_config(values, expected_version=expected_version, dry_run=dry_run)
@@ -73,6 +74,7 @@ def unset(names: tuple[str, ...], dry_run: bool, expected_version: int | None, v
     """Reset settings of the cluster to their defaults."""
 
     async def change(client: BrokerClient) -> ClusterSettingsVersion:
+        """Reset the settings to their defaults; return the version of the settings."""
         return await client.admin.alter_cluster_config({}, names, expected_version=expected_version, dry_run=dry_run)
 
     _output_change(verb, change, f"unset {', '.join(names)}", dry_run)

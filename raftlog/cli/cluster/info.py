@@ -33,4 +33,5 @@ def info(verb: OperatorVerb) -> None:
 
 
 async def _fetch_info(client: BrokerClient) -> tuple[str, int | None, list[BrokerDescription]]:
+    """Return the cluster id, the node id of the controller's leader, and the brokers."""
     return await client.cluster_id(), (await client.health()).controller_id, await client.brokers()

@@ -38,15 +38,18 @@ def _remove_loads(answer: ClusterMembers) -> list[object]:
 
 
 def _show(answer: ClusterMembers) -> None:
+    """Print the members according to the broker that answered."""
     click.echo(f"members according to node {answer.node_id}, gossip {answer.gossip_address or 'off'}\n")
     show(table_of(answer.members, _MEMBER))
 
 
 def _color_state(state: str) -> str:
+    """Return the state of a member with its colour."""
     return green(state) if state == "alive" else red(state) if state in ("suspect", "dead") else state
 
 
 def _format_disk_free(load: BrokerLoad) -> str | None:
+    """Return the free and total space of the disk; None if unknown."""
     return f"{format_size(load.disk_free)} of {format_size(load.disk_total)}" if load.disk_total > 0 else None
 
 

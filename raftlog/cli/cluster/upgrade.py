@@ -32,11 +32,13 @@ def upgrade(finish: bool, verb: OperatorVerb) -> None:
 
 
 def _show(levels: Features) -> None:
+    """Print the levels of all brokers, and the next step."""
     show(table_of(levels.brokers, _BROKER))
     click.echo(f"\nfeature level {levels.feature_level}: {next_step(levels)}")
 
 
 async def _fetch_levels(bootstrap: BrokerAddresses) -> Features:
+    """Return the feature levels of the cluster and its brokers."""
     async with BrokerClient(bootstrap) as client:
         return await client.admin.features()
 

@@ -42,6 +42,7 @@ def check(file: str | None, named: str | None, as_json: bool) -> None:
 
 
 def _summary(found: ServeSettings, count: int) -> str:
+    """Return the sentence that the settings are valid; `count` is their number."""
     where = found.path or "the environment"
     return f"{where} is valid: {format_count(count, 'setting')}, data in {found.broker.data_dir}"
 

@@ -44,6 +44,7 @@ def json_printer(topic: str) -> Printer:
     """Return a printer of one JSON object a line."""
 
     def format_records(partition: int, records: Sequence[Record]) -> bytes:
+        """Return a line of JSON for each record."""
         return b"\n".join([format_json_line(topic, partition, record) for record in records]) + b"\n"
 
     return format_records
@@ -54,6 +55,7 @@ def format_printer(topic: str, text: str) -> Printer:
     pieces = list(_parse_format(topic, text))
 
     def format_records(partition: int, records: Sequence[Record]) -> bytes:
+        """Return the records in the format of the command line."""
         return b"".join([piece(partition, record) for record in records for piece in pieces])
 
     return format_records
@@ -84,10 +86,12 @@ def _parse_format(topic: str, text: str) -> Iterable[_Piece]:
 
 
 def _make_literal(content: bytes) -> _Piece:
+    """Return a piece of a format that is always the same text."""
     return lambda _partition, _record: content
 
 
 def _format_headers(record: Record) -> bytes:
+    """Return the headers of a record as text."""
     return b",".join(name.encode() + b"=" + _format_header_value(value) for name, value in record.headers)
 
 

@@ -277,6 +277,7 @@ class QuietNotice:
     """Notice on stderr that no record arrives: after one second, and then after each quiet minute."""
 
     def __init__(self, text: str, now_s: float) -> None:
+        """Prepare to report `text` when no record arrives for a while, from `now_s` on."""
         self._text = text
         self._pause_s = FIRST_NOTICE_S
         self._due_s = now_s + self._pause_s

@@ -35,6 +35,7 @@ class DevControl:
     """Server of the control socket, in `raftlog dev`."""
 
     def __init__(self, directory: Path, execute: Execute) -> None:
+        """Prepare to receive orders through a socket in `directory`; `execute` executes them."""
         self._directory, self._execute = directory, execute
         self._server: asyncio.Server | None = None
 

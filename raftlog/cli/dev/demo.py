@@ -89,6 +89,7 @@ async def _show_calls(addresses: Sequence[str], echo: Echo) -> None:
 
 
 def _describe_commit(offset: int) -> str:
+    """Return a remark about the commit of this offset."""
     return "   (a late commit: it moves nothing back)" if offset == 2 else ""
 
 
@@ -97,6 +98,7 @@ def _format_json(value: object) -> str:
 
 
 async def _fetch_committed(client: BrokerClient) -> dict[str, int]:
+    """Return the committed offsets of the demo's group by partition."""
     return {str(place): int(found.offset) for place, found in (await client.groups.committed(GROUP)).items()}
 
 

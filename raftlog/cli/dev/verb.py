@@ -194,6 +194,7 @@ class _Dev:
         raise CommandFailed("the request is unknown; the command and `raftlog dev` are of different releases")
 
     def _describe(self) -> dict[str, Any]:
+        """Return the description of the running cluster."""
         nodes = [node.as_json() for node in self._nodes]
         return {"cluster_id": self._cluster_id, **self._security, "nodes": nodes}
 
@@ -269,6 +270,7 @@ class _Dev:
 
 
 def _shorten_path(path: str) -> str:
+    """Return the path relative to the working directory, if it is below."""
     relative = os.path.relpath(path)
     return relative if not relative.startswith("..") else path
 

@@ -94,15 +94,18 @@ def _show(found: _GroupReport, as_json: bool) -> None:
 
 
 def _lags_as_json(lags: Sequence[PartitionLag]) -> Json:
+    """Return lags as JSON, with their sum."""
     rows = [{**found.place._asdict(), **_pick_fields(found, _LAG)} for found in lags]
     return {"partitions": rows, "total_lag": sum(found.lag or 0 for found in lags)}
 
 
 def _pick_fields(value: object, names: Sequence[str]) -> Json:
+    """Return the named attributes of a value."""
     return {name: getattr(value, name) for name in names}
 
 
 def _describe_lag(lags: Sequence[PartitionLag]) -> str:
+    """Return the sum of lags in words."""
     records = format_count(sum(found.lag or 0 for found in lags), "record")
     text = f"{records} behind in {format_count(len(lags), 'partition')}"
     unknown = sum(found.lag is None for found in lags)

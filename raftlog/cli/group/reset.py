@@ -115,4 +115,5 @@ _REMARK: Columns[OffsetReset] = {"remark": lambda row: "outside the partition: i
 
 
 def _make_table(rows: Sequence[OffsetReset]) -> Table:
+    """Return the table of old and new offsets, with remarks if an offset was out of range."""
     return table_of(rows, _OFFSET | _REMARK if any(row.clamped for row in rows) else _OFFSET)

@@ -63,6 +63,7 @@ def _format_batch(batch: dict[str, Any]) -> str:
 
 
 def _format_control(control: dict[str, Any]) -> str:
+    """Return the kind and fields of a control batch as text."""
     return f"{control.get('kind', 'control')} " + " ".join(f"{k}={v}" for k, v in control.items() if k != "kind")
 
 
@@ -135,6 +136,7 @@ def _check_as_json(path: str, report: LogCheck) -> dict[str, Any]:
 
 
 def _describe_state(report: LogCheck) -> str:
+    """Return whether a log is sound, or its number of problems."""
     state = format_count(len(report.problems), "problem") if report.problems else "sound"
     return state + (f", {report.tail_bytes:,} bytes of tail" if report.tail_bytes else "")
 

@@ -42,6 +42,7 @@ def _show(found: NamespacePartition) -> None:
 
 
 def _format_leader(row: ListedPartition | NamespacePartition) -> str:
+    """Return the node id of the leader; "-" without one."""
     return "-" if row.leader_id < 0 else str(row.leader_id)
 
 

@@ -68,6 +68,7 @@ async def _start_move(
         return answer
 
     async def read_progress() -> WaitProgress:
+        """Return how much of the partition is moved."""
         rows = await client.admin.reconfigurations()
         found = next((row for row in rows if (row.topic, row.partition) == (topic, number)), None)
         return WaitProgress(True, "") if found is None else _measure_progress(found)
@@ -77,6 +78,7 @@ async def _start_move(
 
 
 def _measure_progress(move: Reconfiguration) -> WaitProgress:
+    """Return the progress of a move, in bytes if its size is known."""
     left, whole = move.bytes_left_to_move, move.partition_size
     text = f"{format_size(left)} left" + (f"; {move.reason}" if move.reason else "")
     moved = move.bytes_moved or 0
@@ -91,6 +93,7 @@ def moves(watches: bool, verb: OperatorVerb) -> None:
 
 
 def _show(rows: Sequence[Reconfiguration]) -> None:
+    """Print the running moves."""
     if rows:
         show(table_of(rows, _MOVE))
     else:

@@ -49,6 +49,7 @@ def recover(partition: str, accept_loss: bool, survivor: int | None, verb: Opera
 
 
 def _show(found: PartitionRecovery) -> None:
+    """Print the replicas of the partition, and the loss of a recovery."""
     show(table_of(found.replicas, _REPLICA))
     click.echo(_describe_loss(found))
 
@@ -63,6 +64,7 @@ def _describe_state(each: RecoveryReplica) -> str:
 
 
 def _has_replica(each: RecoveryReplica) -> bool:
+    """Return whether the node answers and has a replica."""
     return bool(each.reachable and each.has_replica)
 
 

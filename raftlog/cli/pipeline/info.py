@@ -54,6 +54,7 @@ def _collect_missing(missing: list[str]) -> Iterator[None]:
 
 
 def _find_version(package: str) -> str | None:
+    """Return the version of an installed package; None if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:

@@ -46,6 +46,7 @@ def spark_job(function: Callable[..., Job[R]]) -> Callable[..., None]:
 
     @wraps(function)
     def verb(master: str, config: Mapping[str, str], as_json: bool, **given: Any) -> None:
+        """Run the job, and print its report; fail if the report has problems."""
         report = run_job(function.__name__, master, config, function(**given))
         print_report(report, as_json)
         if not getattr(report, "is_sound", True):

@@ -44,6 +44,7 @@ class StoredRecords:
         self._outage = Outage(f"topic {topic}", give_up_after_s, PAUSE_SECONDS_MAX, is_temporary)
 
     async def offsets(self, partition: int) -> OffsetRange:
+        """Return the first and end offset of a partition; retry as long as brokers are unavailable."""
         return await self._outage.repeat(lambda: self._client.offsets(self.topic, partition, isolation=_ALL))
 
     async def fetch(self, partition: int, offset: int) -> Fetched:
@@ -160,6 +161,7 @@ async def _read_stored(reader: StoredRecords, partition: int, first: int, count:
 
 
 async def _read_end_offsets(reader: StoredRecords, partitions: int) -> list[int]:
+    """Return the end offsets of all partitions."""
     return [int((await reader.offsets(number)).end) for number in range(partitions)]
 
 
@@ -246,10 +248,12 @@ def _check_same_source(path: str, state: dict[str, Any], wanted: dict[str, Any])
 
 
 def _shorten(value: object) -> str:
+    """Return the value of a mark as text."""
     return ", ".join(f"{key} {text}" for key, text in value.items()) if isinstance(value, dict) else str(value)
 
 
 def _mismatch_error(topic: str, partition: int, why: str) -> CommandFailed:
+    """Return the error for a partition whose records are not those of the source."""
     return CommandFailed(
         f"{topic}/{partition} does not hold the records of this source: {why}; another producer wrote to the topic. "
         "Nothing was sent; load the source into a topic of its own"

@@ -34,7 +34,9 @@ class RecordLayout(NamedTuple):
 class LineRouter(Protocol):
     """Interface of the routers, which assign lines to partitions in their order and count them."""
 
-    def route(self, lines: list[bytes]) -> Routed: ...
+    def route(self, lines: list[bytes]) -> Routed:
+        """Return the records of the lines, with their partitions."""
+        ...
 
 
 def make_router(layout: RecordLayout) -> LineRouter:

@@ -92,6 +92,7 @@ class Summary:
         )
 
     def _format_places(self) -> str:
+        """Return the offsets of the stored records by partition; the number of partitions if there are many."""
         ranges = self._find_ranges()
         if len(ranges) > PARTITIONS_SHOWN:
             return f"in {len(ranges)} partitions"
@@ -107,4 +108,5 @@ class Summary:
         return ranges
 
     def _count_bytes(self) -> int:
+        """Return the number of bytes that were confirmed as stored."""
         return sum(lane.confirmed_bytes for lane in self._lanes.values())

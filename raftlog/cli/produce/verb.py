@@ -282,6 +282,7 @@ class _ProduceRun:
             await sender.send(partition, records, size)
 
     def _open_source(self, limit: int) -> InputSource:
+        """Return the input of the command line; `limit` is the size of the longest line."""
         wanted = self._wanted
         return InputSource(wanted.files, max(1, min(CHUNK_BYTES_MAX, wanted.batch_bytes)), limit)
 

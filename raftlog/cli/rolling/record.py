@@ -15,6 +15,7 @@ class RollingRecord:
     """Progress of one run, stored until all nodes are restarted. `python`: interpreter; None: each node's own."""
 
     def __init__(self, directory: Path, python: str | None) -> None:
+        """Record finished restarts in `directory`; `python` is the new interpreter, None for each node's own."""
         self._path, self._python = directory / FILE_NAME, python
         self._done: list[int] = []
 

@@ -53,6 +53,7 @@ def degraded_reason(health: ClusterHealth, lacking: Sequence[str]) -> str | None
 
 
 def _describe_leaderless(health: ClusterHealth) -> str:
+    """Return the sentence about partitions without a leader."""
     return f"{health.electing_count} partitions have no leader at this moment"
 
 

@@ -48,10 +48,12 @@ class DevRestarter:
         return units
 
     async def restart(self, unit: RestartUnit) -> dict[str, Any]:
+        """Request the restart from `raftlog dev`; return its answer."""
         request = {"order": "restart", "node_id": unit.node_id, "python": self._python}
         return await send_request(self._directory, request)
 
     def description(self, unit: RestartUnit) -> str:
+        """Return the command that will run in the new process."""
         command = list(map(str, self._nodes[unit.node_id]["command"]))
         return shlex.join(command if self._python is None else replace_interpreter(self._python, command))
 
@@ -64,6 +66,7 @@ class CommandRestarter:
         self._brokers = {broker.node_id: broker for broker in brokers}
 
     def units(self) -> list[RestartUnit]:
+        """Return one unit for each broker."""
         return [RestartUnit(node_id, (node_id,)) for node_id in self._brokers]
 
     async def restart(self, unit: RestartUnit) -> dict[str, Any]:
@@ -89,6 +92,7 @@ class CommandRestarter:
         return {}
 
     def description(self, unit: RestartUnit) -> str:
+        """Return the command that restarts the unit."""
         return shlex.join(self._make_command(unit))
 
     def _make_command(self, unit: RestartUnit) -> list[str]:

@@ -51,11 +51,25 @@ class Restarter(Protocol):
 class RestartableCluster(Protocol):
     """Operations of a cluster that a rolling restart needs; `RollingCluster` implements them over HTTP."""
 
-    async def read(self) -> ClusterReading: ...
-    async def set_maintenance(self, node: int, is_on: bool) -> None: ...
-    async def leading_reason(self, node: int) -> str | None: ...
-    async def leaders(self) -> LeaderView: ...
-    async def prefer_others_than(self, nodes: Sequence[int]) -> None: ...
+    async def read(self) -> ClusterReading:
+        """Return the present brokers and health."""
+        ...
+
+    async def set_maintenance(self, node: int, is_on: bool) -> None:
+        """Set or end the maintenance mode of a broker."""
+        ...
+
+    async def leading_reason(self, node: int) -> str | None:
+        """Return why the broker still leads partitions; None once it leads none."""
+        ...
+
+    async def leaders(self) -> LeaderView:
+        """Return the leaders of all partitions."""
+        ...
+
+    async def prefer_others_than(self, nodes: Sequence[int]) -> None:
+        """Send the next requests to other brokers than these, if possible."""
+        ...
 
 
 class RollingStep(NamedTuple):
@@ -174,6 +188,7 @@ class RollingRestart:
             await self._wait_for_leaders(unit)
 
     def _describe_maintenance(self) -> str:
+        """Return how the run treats a broker that is in maintenance already."""
         if self._keep_maintenance:
             return "is in maintenance already and stays in it"
         return "is in maintenance already, which ends after the restart (not with --keep-maintenance)"
@@ -244,6 +259,7 @@ class RollingRestart:
         lagging = RestartLag()
 
         async def condition() -> str | None:
+            """Return why the cluster is not healthy; None once it is."""
             health = (await self._cluster.read()).health
             return unhealthy_reason(health, lagging.add_reading(health, time.monotonic()))
 
@@ -271,6 +287,7 @@ class RollingRestart:
         answers: list[T] = []
 
         async def ask_once() -> None:
+            """Ask the cluster once, and store the answer."""
             answers.append(await ask())
 
         await self._wait_until("the brokers answer", ask_once)
@@ -298,6 +315,7 @@ class RollingRestart:
             await asyncio.sleep(POLL_S)
 
     def _report(self, unit: RestartUnit, event: str, text: str, **more: Any) -> None:
+        """Report a step of the run."""
         self._on_step(RollingStep(event, unit.node_id, text, more))
 
 
@@ -317,4 +335,5 @@ def next_unit(left: Sequence[RestartUnit], reading: ClusterReading) -> RestartUn
 
 
 def _seconds_since(began: float) -> float:
+    """Return the seconds since `began` of the monotonic clock, in milliseconds' precision."""
     return round(time.monotonic() - began, 3)

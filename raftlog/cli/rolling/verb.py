@@ -215,6 +215,7 @@ def _choose_units(units: Sequence[RestartUnit], only: list[int] | None) -> list[
 
 
 def _find_interpreter(path: str) -> str:
+    """Return the absolute path of a Python interpreter. Raises `UsageError`."""
     found = shutil.which(path)
     if found is None:
         raise click.UsageError(f"--python {path} cannot be executed")

@@ -64,6 +64,7 @@ def _parse_resource(
 
 
 def _make_principal(name: str) -> str:
+    """Return the principal of a user's name, which may be one already."""
     return name if name.startswith(USER_PREFIX) else USER_PREFIX + name
 
 
@@ -156,4 +157,5 @@ def delete(dry_run: bool, yes: bool, verb: OperatorVerb, **filters: Any) -> None
 
 
 def _parse_operation(name: str) -> Any:
+    """Return the enumeration name of an operation."""
     return name.upper().replace("-", "_")

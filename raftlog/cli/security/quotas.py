@@ -80,4 +80,5 @@ def _parse_limit(text: str) -> tuple[str, float]:
 
 
 def _format_entity(entity: dict[str, str]) -> str:
+    """Return the text of a quota's entity."""
     return ", ".join(f"{kind} {name or '(default)'}" for kind, name in entity.items())

@@ -106,6 +106,7 @@ def cluster_settings_from(arguments: dict[str, Any], insecure: bool) -> dict[str
 
 
 def _check_host(tls: TlsContexts, address: tuple[str, int] | None) -> None:
+    """Raise an error if the certificate is not valid for the advertised host."""
     if address is not None and address[0] not in EVERY_ADDRESS:
         check_host(tls, address[0])
 

@@ -147,4 +147,5 @@ def _has_type(option: click.Option, value: object) -> bool:
 
 
 def _show(value: object) -> str:
+    """Return a setting's value as text."""
     return str(value).lower() if isinstance(value, bool) else repr(value)

@@ -46,6 +46,7 @@ class ServiceManager:
         self._send("STOPPING=1")
 
     async def _beat(self, interval_s: float) -> None:
+        """Notify systemd's watchdog every `interval_s` seconds."""
         while True:
             self._send("WATCHDOG=1")
             await asyncio.sleep(interval_s)

@@ -144,4 +144,5 @@ def split_by_listener(texts: Sequence[str], option: str, names: Collection[str])
 
 
 def _list_names(names: Collection[str]) -> str:
+    """Return the sentence that names the listeners."""
     return f"the listeners are {', '.join(names)}"

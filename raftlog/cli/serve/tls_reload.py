@@ -98,6 +98,7 @@ def watch_certificates(listeners: Mapping[str, ReloadableTls]) -> "asyncio.Task[
 
 
 def _format_end(period: CertificatePeriod) -> str:
+    """Return the end of a certificate's period."""
     return f"{period.ends:%Y-%m-%dT%H:%M:%SZ}"
 
 

@@ -108,6 +108,7 @@ _TUNING = {
 
 
 def _parse_allowed_host(text: str) -> str:
+    """Return an allowed host. Raises `BadParameter`."""
     try:
         return allowed_host(text)
     except InvalidArgument as error:
@@ -344,6 +345,7 @@ async def _wait_for_end(broker: Broker, stop: asyncio.Event) -> None:
 
 
 async def _wait_for_first(*ends: "asyncio.Future[Any]") -> None:
+    """Wait until one of the futures is done."""
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
 
 

@@ -29,6 +29,7 @@ class _Cut(NamedTuple):
 
 
 def _parse_before(context: click.Context, parameter: click.Parameter, text: str) -> StartPosition:
+    """Parse the end of the records to delete; `start` is a usage error."""
     if text == "start":
         raise click.BadParameter("no record is before the start; give an offset, end, -N or @TIME")
     return read_position(context, parameter, text)

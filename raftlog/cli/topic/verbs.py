@@ -153,6 +153,7 @@ _PARTITION = ("partition", "leader", "replicas", "in_sync", "high_watermark", "p
 
 
 def _partition_as_json(partition: PartitionDescription, offsets: OffsetRange | None) -> dict[str, object]:
+    """Return the description of a partition as JSON; offsets are null if unknown."""
     beginning, end = offsets if offsets is not None else (None, None)
     return {**{name: getattr(partition, name) for name in _PARTITION}, "beginning_offset": beginning, "end_offset": end}
 

@@ -20,6 +20,7 @@ from raftlog.values.traces import BrokerTrace, BrokerTraces
 
 
 def _check_id(_context: click.Context, _parameter: click.Parameter, text: str | None) -> str | None:
+    """Return the trace id. Raises `BadParameter` if it is none."""
     if text is not None and re.fullmatch("[0-9a-f]{32}", text) is None:
         raise click.BadParameter("a trace id has 32 lower-case hexadecimal digits")
     return text
@@ -63,6 +64,7 @@ async def _collect(bootstrap: BrokerAddresses, addresses: Sequence[str], trace_i
     """Return the traces of all brokers that answer; the others are named on stderr."""
 
     async def read_traces(address: str) -> BrokerTraces:
+        """Return the parts of the trace that one broker recorded."""
         async with BrokerClient(bootstrap.with_addresses([address])) as client:
             return await client.admin.traces(trace_id)
 

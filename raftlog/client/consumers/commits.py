@@ -88,6 +88,7 @@ class Commits:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def _start_timer(self, interval_s: float) -> None:
+        """Commit after `interval_s` seconds."""
         self._timer = asyncio.get_running_loop().call_later(interval_s, self._commit_on_timer, interval_s)
 
     def _commit_on_timer(self, interval_s: float) -> None:

@@ -341,12 +341,15 @@ class _HandlerRebalances(RebalanceListener):
     def __init__(
         self, give_up: Callable[[Collection[TopicPartition], float], Awaitable[None]], timeout_s: float
     ) -> None:
+        """Prepare to give up partitions by `give_up`, within `timeout_s` seconds after a revocation."""
         self._give_up, self._timeout_s = give_up, timeout_s
 
     async def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        """Let running handlers end for a while, and commit."""
         await self._give_up(partitions, self._timeout_s)
 
     async def on_lost(self, partitions: Collection[TopicPartition]) -> None:
+        """Give the partitions up at once."""
         await self._give_up(partitions, 0.0)
 
 

@@ -49,6 +49,7 @@ class PartitionChooser:
         self._lanes.clear()
 
     def _hash_key(self, key: bytes) -> int:
+        """Return the partition of a key."""
         assert self._by_key is not None
         return self._by_key(key) % self.topic.partitions
 

@@ -107,6 +107,7 @@ class TransactionIdentities(Identities):
         )
 
     def _is_temporary(self, error: RaftlogError) -> bool:
+        """Return whether a request with this error may be repeated."""
         return not self.is_closed and is_unanswered(error)
 
 

@@ -67,7 +67,9 @@ class TransactionAborted(Unavailable):
 class OffsetSource(Protocol):
     """Source of the offsets that a transaction commits: see `ConsumedOffsets`."""
 
-    async def begin(self) -> None: ...
+    async def begin(self) -> None:
+        """Begin a transaction at the present positions."""
+        ...
 
     async def collect(self) -> OffsetsOfGroup:
         """Return the offsets of processed records that are to be committed with the transaction; may be none.
@@ -75,9 +77,13 @@ class OffsetSource(Protocol):
         Raises `StaleGeneration` if the group rebalanced since `begin`, and `UnknownMember`."""
         ...
 
-    async def set_committed(self, offsets: OffsetsOfGroup) -> None: ...
+    async def set_committed(self, offsets: OffsetsOfGroup) -> None:
+        """Record the offsets as committed after the transaction."""
+        ...
 
-    async def rewind(self) -> None: ...
+    async def rewind(self) -> None:
+        """Return to the positions at the begin of the transaction, after an abort."""
+        ...
 
 
 class TransactionalProducer(Producer[K, V]):

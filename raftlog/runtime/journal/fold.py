@@ -323,6 +323,7 @@ class Fold:
 
     @staticmethod
     def _make_error(frame: FrameTable, reason: str) -> FormatError:
+        """Return the error for a frame that cannot be folded."""
         return FormatError(f"frame {frame.number} of the journal cannot be folded: {reason}")
 
 

@@ -193,11 +193,13 @@ _pack = OPERATION_HEAD.pack
 
 
 def _encode_hard_state(operation: JournaledHardState) -> Encoded:
+    """Return the encoded term and vote of a Raft group."""
     vote = encode_vote(operation.vote)
     return (_pack(OperationKind.HARD_STATE, operation.group, operation.term, 0, len(vote)), (vote,), len(vote))
 
 
 def _encode_append(operation: Append) -> Encoded:
+    """Return the encoded entries of a Raft group, with their batches."""
     group, first, last, batches = operation
     assert first <= last, f"entries {first} to {last}"
     size = len(batches[0]) if len(batches) == 1 else sum(map(len, batches))
@@ -214,11 +216,13 @@ def _encode_append_ids(operation: AppendIds) -> Encoded:
 
 
 def _encode_cut(operation: Cut) -> Encoded:
+    """Return the encoded cut of a log."""
     assert operation.index > 0, f"cut at index {operation.index}"
     return (_pack(OperationKind.CUT, operation.group, operation.index, 0, 0), (), 0)
 
 
 def _encode_trim(operation: Trim) -> Encoded:
+    """Return the encoded new start of a log."""
     return (_pack(OperationKind.TRIM, operation.group, operation.log_start_offset, 0, 0), (), 0)
 
 
@@ -234,10 +238,12 @@ def _encode_install(operation: Install | Created) -> Encoded:
 
 
 def _encode_removed(operation: Removed) -> Encoded:
+    """Return the encoded removal of a Raft group."""
     return (_pack(OperationKind.REMOVED, operation.group, 0, 0, 0), (), 0)
 
 
 def _encode_voting_position(operation: VotingPosition) -> Encoded:
+    """Return the encoded voting position of a replica; (0, 0) removes it."""
     group, index, term = operation
     assert index > 0 or (index, term) == (0, 0), f"voting position of index {index}, term {term}"
     return (_pack(OperationKind.VOTING_POSITION, group, index, term, 0), (), 0)

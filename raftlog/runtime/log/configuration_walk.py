@@ -141,4 +141,5 @@ class _ConfigurationWalk:
         return roll
 
     def _record(self, damage: CorruptBatch) -> None:
+        """Record a damaged entry, if it is the first one."""
         self.damage = self.damage or damage

@@ -111,6 +111,7 @@ class NewestRecords:
 
 
 def _digest(content: bytes) -> bytes:
+    """Return a digest of 16 bytes, by which contents are compared."""
     return hashlib.blake2b(content, digest_size=16).digest()
 
 

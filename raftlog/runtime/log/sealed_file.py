@@ -68,4 +68,5 @@ def read_sealed(disk: Disk, path: str, kind: str) -> JsonFile | None:
 
 
 def _seal(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields with the format version and the kind of the file."""
     return {"format": FORMAT_VERSION, "kind": kind, **fields}

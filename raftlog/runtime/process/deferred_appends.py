@@ -29,6 +29,7 @@ class _Deferral:
     __slots__ = ("_observed_at", "_observed_index", "began", "group")
 
     def __init__(self, group: PartitionReplica, now: float) -> None:
+        """Begin to defer appends of a group at the loop's time `now`."""
         self.group, self.began = group, now
         self._observed_index, self._observed_at = group.core.last_id.index, now
 
@@ -72,6 +73,7 @@ class DeferredAppends:
                 self._arm(self._quorum_s)
 
     def _arm(self, delay_s: float) -> None:
+        """Send the due appends after `delay_s` seconds."""
         self._timer = asyncio.get_running_loop().call_later(delay_s, self._run, self._send)
 
     def _send(self) -> None:

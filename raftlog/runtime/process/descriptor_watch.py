@@ -14,6 +14,7 @@ class DescriptorWatch:
     """Watch for a shortage of file descriptors."""
 
     def __init__(self, disk: Disk, data_dir: str) -> None:
+        """Prepare to watch the file descriptors of `disk`; `data_dir` is for the text."""
         self._disk, self._data_dir = disk, data_dir
         self.shortage: str | None = None
         """Text of the problem and its correction; updated by `check`."""

@@ -20,6 +20,7 @@ class Outbox:
     """Outgoing Raft messages, sent at the end of each turn and when a sync has returned."""
 
     def __init__(self, transport: Transport) -> None:
+        """Create an empty outbox, which sends through `transport`."""
         self._transport = transport
         self._by_node: dict[NodeId, list[Envelope]] = {}
         self._notices: dict[tuple[GroupKey, ReplicaId], Heartbeat] = {}

@@ -376,6 +376,7 @@ class Persister:
         self._syncs[done] = None
 
         def settle(error: OSError | None) -> None:
+            """Complete the caller's future with the error of the sync, or None."""
             if not done.done():
                 done.set_result(error)
 
@@ -395,6 +396,7 @@ class Persister:
         self._fail(SyncFailed(f"{self._data_dir}: {error}; restart the process"))
 
     def _stop_with_disk_error(self, error: OSError) -> None:
+        """End the driver: after a disk error the state of the files is unknown."""
         self._fail(SyncFailed(f"{self._data_dir}: {error}; the state of the disk is unknown; restart the process"))
 
     def fail_waits(self, failure: RaftlogError) -> None:
@@ -405,5 +407,6 @@ class Persister:
 
 
 def _settle_future(done: "asyncio.Future[None]", _: JournalSequence) -> None:
+    """Complete the future, unless its caller has cancelled it."""
     if not done.done():
         done.set_result(None)

@@ -94,4 +94,5 @@ class ReadableReplica:
             raise
 
     def _closed_error(self) -> LogClosed:
+        """Return the error for calls of a closed replica."""
         return LogClosed(f"{self.name} is closed: {self.closed_by}")

@@ -133,6 +133,7 @@ class AcceptedConnection:
             self._endpoint.on_refused(refusal)
 
     def on_writable(self) -> None:
+        """Continue to write after the socket's buffer has room again."""
         if self._writer is not None:
             self._writer.resume()
 
@@ -236,4 +237,5 @@ class AcceptedConnection:
         self.connection.close(HandshakeRefused(refusal.message, reason=refusal.reason))
 
     def _time_out(self) -> None:
+        """Abort a connection whose handshake took too long."""
         self.connection.abort(BadFrame("its handshake timed out"))

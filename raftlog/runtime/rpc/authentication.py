@@ -118,6 +118,7 @@ def certified_nodes(certificate: Mapping[str, Any] | None) -> frozenset[int]:
 
 
 def encode_proof(proof: Proof) -> list[Buffer]:
+    """Return the frame of a proof."""
     return encode_frame(FrameKind.PROOF, pack_flat([proof.mac, proof.refusal]))
 
 

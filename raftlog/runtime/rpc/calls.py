@@ -96,6 +96,7 @@ def row_of(make: type[Row], value: Any) -> Row:
 
 
 def _is_number(value: int) -> bool:
+    """Return whether the value is a number that fits its field."""
     return type(value) is int and 0 <= value <= _NUMBER_MAX
 
 
@@ -109,6 +110,7 @@ def _encode(kind: FrameKind, head: list[Any], payload: Sequence[Buffer], config:
 
 
 def _pack_sizes(payload: Sequence[Buffer]) -> bytes:
+    """Return the sizes of the payload's parts as bytes."""
     return pack_numbers("I", list(map(len, payload)))
 
 

@@ -34,7 +34,9 @@ _HANDSHAKE_BUFFERS: Final = 2
 class Handler(Protocol):
     """Receiver of a connection's frames and events."""
 
-    def on_open(self) -> None: ...
+    def on_open(self) -> None:
+        """Process the opening of the connection."""
+        ...
 
     def take(self, frame: Frame) -> None:
         """Process a frame that arrived; `BadFrame` raised here ends the connection."""

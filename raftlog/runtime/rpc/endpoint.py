@@ -33,6 +33,7 @@ def _ignore(*_: object) -> None:
 
 
 async def _refuse_request(node: NodeId, request: object) -> object:
+    """Refuse a request before the owner has set a handler. Raises `Unavailable`."""
     raise Unavailable(f"{type(request).__name__} of node {node} is not served here")
 
 

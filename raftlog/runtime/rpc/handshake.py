@@ -288,6 +288,7 @@ def feature_level(local: PeerIdentity, remote: PeerIdentity) -> int:
 
 
 def encode_hello(body: bytes) -> list[Buffer]:
+    """Return the frame of an introduction."""
     return encode_frame(FrameKind.HELLO, body)
 
 
@@ -368,6 +369,7 @@ def decode_hello(body: Buffer) -> Hello:
 
 
 def encode_refusal(refusal: HandshakeRefusal) -> list[Buffer]:
+    """Return the frame of a refused handshake."""
     return encode_frame(FrameKind.REFUSAL, pack_refusal(refusal))
 
 
@@ -410,4 +412,5 @@ def _unpack_text(packed: bytes) -> str:
 
 
 def _replace_unprintable(text: str) -> str:
+    """Return the text with "?" for unprintable characters."""
     return "".join(character if character.isprintable() else "?" for character in text)

@@ -187,6 +187,7 @@ class Listener:
         self._endpoint.protocol_errors.add(source, reason, self._endpoint.loop.time())
 
     def _close_sockets(self) -> None:
+        """Close the listening sockets, and accepted ones that have no connection yet."""
         for each in (*self._sockets, *self._untaken):
             each.close()
         self._sockets.clear()

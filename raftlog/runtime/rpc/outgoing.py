@@ -214,4 +214,5 @@ class Outgoing:
 
 
 def _describe_error(error: Any) -> str:
+    """Return the reason why a connection ended."""
     return str(error) if error is not None else "it was closed"

@@ -195,4 +195,5 @@ class Peer:
 
 
 def _describe_error(error: Exception) -> str:
+    """Return the text of an error, or its type if it has none."""
     return str(error) or type(error).__name__

@@ -24,6 +24,7 @@ class ProtocolErrors:
     """Counter and log of connections that violated the protocol or ended before the handshake was complete."""
 
     def __init__(self, config: RpcConfig) -> None:
+        """Begin without errors."""
         self._interval_s = config.protocol_error_interval_ms / 1000
         self._sources_max = config.sources_max
         self._sources: dict[str, _Source] = {}

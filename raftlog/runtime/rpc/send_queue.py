@@ -104,6 +104,7 @@ class SendQueue:
         self._envelope_bytes = self._frame_bytes = 0
 
     def _has_room(self, size: int) -> bool:
+        """Return whether the queue can accept `size` bytes; an empty queue accepts any size."""
         return self.bytes + size <= self._config.send_queue_bytes_max or not self.bytes
 
     def _add_envelope(self, envelope: Envelope, size: int) -> None:

@@ -212,6 +212,7 @@ class TcpTransport(Transport):
         await self._wait_closed(connections)
 
     def _make_peer(self, node: NodeId, channel: Channel, address: Address) -> Peer:
+        """Create the connection for a channel to a node."""
         return Peer(self._endpoint, node, channel, address, self._tls)
 
     def _close_links(self, links: _Links) -> None:

@@ -53,5 +53,6 @@ class SpanExport:
 
 
 def _make_context(trace_id: str, span_id: str, *, is_remote: bool) -> SpanContext:
+    """Return the context of a span for OpenTelemetry."""
     sampled = TraceFlags(TraceFlags.SAMPLED)
     return SpanContext(int(trace_id, 16), int(span_id, 16), is_remote=is_remote, trace_flags=sampled)

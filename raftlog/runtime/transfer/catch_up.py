@@ -34,6 +34,7 @@ class CatchUp:
     """Background tasks that fetch, repair or rebuild the logs of a driver's replicas."""
 
     def __init__(self, port: TransferPort) -> None:
+        """Begin without fetches and repairs."""
         self._port = port
         self._bytes_fetched = 0
         """Number of bytes of batches that completed fetches have appended."""

@@ -103,4 +103,5 @@ class FileCopy:
         return roll
 
     def _copy_error(self, problem: str) -> Unavailable:
+        """Return the error for files that the source did not return."""
         return Unavailable(f"node {self._source} did not return the files of {self._group.name}: {problem}")

@@ -216,6 +216,7 @@ class Repair:
             self._unrepaired.append(DamagedEntry(index, error.offset, Offset(max(end, error.offset)), error))
 
     def _count_repaired(self) -> None:
+        """Count a repaired entry."""
         self._port.entries_repaired += 1
         self._repaired_count += 1
 

@@ -94,6 +94,7 @@ class Supplier:
     """Server of one driver for the bulk requests of other replicas: parts of logs, entries, segment files."""
 
     def __init__(self, port: SupplyPort) -> None:
+        """Begin without followers."""
         self._port = port
         self.bytes_supplied = 0
         """Number of bytes of batches that were sent to fetching followers."""

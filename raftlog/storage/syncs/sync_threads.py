@@ -35,5 +35,6 @@ class SyncThreads:
                 thread.join()
 
     def _work(self) -> None:
+        """Run jobs until None arrives."""
         while (job := self._jobs.get()) is not None:
             job()

@@ -163,4 +163,5 @@ def _entries_after(index: int, terms: bytes, batches: Sequence[Buffer]) -> tuple
 
 
 def _are_numbers(values: Sequence[Any], count: int) -> bool:
+    """Return whether the values are `count` numbers that fit their fields."""
     return len(values) == count and all(type(value) is int and 0 <= value <= _NUMBER_MAX for value in values)

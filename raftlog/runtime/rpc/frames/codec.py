@@ -251,4 +251,5 @@ def decode_heartbeat(body: Buffer) -> ProcessHeartbeat:
 
 
 def _is_number(value: object) -> bool:
+    """Return whether the value is a number that fits its field."""
     return type(value) is int and 0 <= value <= _NUMBER_MAX
