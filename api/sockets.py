@@ -6,12 +6,15 @@ With TLS this module accepts the sockets, and not asyncio's server, so that the 
 failed can be logged. The protocol's `connection_made` is called after the handshake."""
 
 import asyncio
+import errno
 import logging
+import os
 import socket
 import ssl
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
+from raftlog.errors import InvalidArgument
 from raftlog.events import event
 from raftlog.security.tls_files import ServerTls
 
@@ -80,6 +83,21 @@ async def bind(
             each.close()
         raise
     return TlsSockets(factory, sockets, tls, listener)
+
+
+def listen_error(host: str, port: int, error: OSError) -> InvalidArgument:
+    """Return the error of a listener whose `bind` failed, with what to do about it."""
+    if isinstance(error, socket.gaierror):
+        why = "this host name has no address"
+    elif error.errno == errno.EADDRINUSE:
+        why = "another program listens there; stop it, or choose another port"
+    elif error.errno == errno.EACCES:
+        why = "this user may not listen there; choose a port from 1024 up"
+    elif error.errno == errno.EADDRNOTAVAIL:
+        why = "this machine has no such address"
+    else:
+        why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+    return InvalidArgument(f"cannot listen on {host}:{port}: {why}")
 
 
 class TlsSockets:

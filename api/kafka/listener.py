@@ -1,9 +1,6 @@
 """Kafka listener of a broker."""
 
 import asyncio
-import errno
-import os
-import socket
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -15,8 +12,7 @@ from raftlog.api.kafka.dispatcher import Dispatcher
 from raftlog.api.kafka.handlers import admin, data, groups, security, transactions
 from raftlog.api.kafka.handlers.security.logins import RAW
 from raftlog.api.kafka.settings import DEFAULTS, KafkaSettings
-from raftlog.api.sockets import ListeningSockets, bind
-from raftlog.errors import InvalidArgument
+from raftlog.api.sockets import ListeningSockets, bind, listen_error
 from raftlog.partitions.addresses import join_host_port
 from raftlog.partitions.broker import Broker
 from raftlog.runtime.memory_budget import MemoryBudget, MemoryShares
@@ -93,7 +89,7 @@ class KafkaListener:
             await self._sockets.start_serving()
         except OSError as error:
             await connections.stop(0, 0)
-            raise _listen_error(self._host, self._port, error) from error
+            raise listen_error(self._host, self._port, error) from error
         self._connections = connections
         self.address = join_host_port(*self._sockets.sockets[0].getsockname()[:2])
 
@@ -113,14 +109,3 @@ class KafkaListener:
 def served_apis(context: KafkaContext) -> Sequence[KafkaApi]:
     """Return the APIs of all packages of handlers; `dispatcher` adds ApiVersions."""
     return [api for apis in ROOMS for api in apis(context)]
-
-
-def _listen_error(host: str, port: int, error: OSError) -> InvalidArgument:
-    """Return the error of a socket that cannot listen, with the reason."""
-    if isinstance(error, socket.gaierror):
-        why = "this host name has no address"
-    elif error.errno == errno.EADDRINUSE:
-        why = "another program listens there; stop it, or choose another port"
-    else:
-        why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-    return InvalidArgument(f"cannot listen on {host}:{port}: {why}")

@@ -15,6 +15,7 @@ from struct import Struct
 from typing import Final
 
 from bench import probes
+from bench.race.frames import receive_frame
 
 SETTLE_S: Final = 3.0
 _TIMEOUT_S: Final = 30.0
@@ -26,19 +27,8 @@ def open_connection(address: tuple[str, int]) -> socket.socket:
     """Return a connection that has received an answer. Raises `OSError`."""
     connection = socket.create_connection(address, _TIMEOUT_S)
     connection.sendall(_REQUEST)
-    left = int.from_bytes(_receive(connection, 4), "big")
-    _receive(connection, left)
+    receive_frame(connection)
     return connection
-
-
-def _receive(connection: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        piece = connection.recv(size - len(data))
-        if not piece:
-            raise ConnectionError("closed by the node")
-        data += piece
-    return data
 
 
 def _memory_mib(pids: Sequence[int]) -> float:

@@ -27,6 +27,7 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse  # type: i
 from kafka.protocol.producer import ProduceRequest  # type: ignore[import-untyped]
 
 from bench.race.accounting import process_cpu_s
+from bench.race.frames import receive_frame
 from raftlog.records import NewRecord, build_batch
 
 WARM_UP_S: Final = 4.0
@@ -177,19 +178,7 @@ def _call(address: tuple[str, int], request: Any, response: Any, version: int) -
     with socket.create_connection(address, _TIMEOUT_S) as connection:
         request.with_header(correlation_id=1, client_id="bench")
         connection.sendall(request.encode(version=version, header=True, framed=True))
-        head = _receive(connection, 4)
-        data = _receive(connection, int.from_bytes(head, "big"))
-        return response.decode(data, version=version, header=True)
-
-
-def _receive(connection: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        piece = connection.recv(size - len(data))
-        if not piece:
-            raise ConnectionError("closed by the broker")
-        data += piece
-    return data
+        return response.decode(receive_frame(connection), version=version, header=True)
 
 
 def create_topic(

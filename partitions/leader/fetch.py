@@ -25,6 +25,7 @@ from raftlog.errors import (
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.replica import Replica
+from raftlog.partitions.replica.waits import time_out
 from raftlog.partitions.results import AbortedTransaction
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.topics import Topics
@@ -352,7 +353,7 @@ class PartitionsFetch:
         if loop.time() >= deadline:
             return False
         self._woken = woken = loop.create_future()
-        timer = loop.call_at(deadline, _time_out, woken)
+        timer = loop.call_at(deadline, time_out, woken)
         try:
             await woken
         except TimeoutError:
@@ -382,9 +383,3 @@ def check_epoch(replica: Replica, epoch: int) -> None:
         raise FencedLeaderEpoch(f"{replica.name}: epoch {epoch} is older than the leader's, {core.term}")
     if epoch > core.term:
         raise UnknownLeaderEpoch(f"{replica.name}: epoch {epoch} is newer than {core.term} here", core.leader)
-
-
-def _time_out(woken: "asyncio.Future[None]") -> None:
-    """Fail the wait with `TimeoutError`, unless it has ended."""
-    if not woken.done():
-        woken.set_exception(TimeoutError())

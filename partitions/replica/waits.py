@@ -62,7 +62,7 @@ class Waits:
         """End all waits, and allow no further ones."""
         self._is_closed = True
         for woken in self._waiting:
-            _time_out(woken)
+            time_out(woken)
         for watch, place in self._watches.items():
             watch.changed(place)
 
@@ -84,7 +84,7 @@ class Waits:
             return False
         woken: asyncio.Future[None] = loop.create_future()
         self._waiting[woken] = self._visible_bytes + size
-        timer = loop.call_at(deadline, _time_out, woken)
+        timer = loop.call_at(deadline, time_out, woken)
         try:
             await woken
         except TimeoutError:
@@ -95,7 +95,7 @@ class Waits:
         return True
 
 
-def _time_out(woken: "asyncio.Future[None]") -> None:
+def time_out(woken: "asyncio.Future[None]") -> None:
     """Fail the wait with `TimeoutError`, unless it has ended."""
     if not woken.done():
         woken.set_exception(TimeoutError())

@@ -1,8 +1,6 @@
 """HTTP server: sockets and connections. `app` answers the requests."""
 
 import asyncio
-import errno
-import os
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -16,8 +14,7 @@ from raftlog.api.http.server.connections import ConnectionEnds, Connections
 from raftlog.api.http.server.handlers import ConsoleContext
 from raftlog.api.http.server.logins import HttpLogins
 from raftlog.api.http.server.origins import OriginPolicy, allowed_host, is_loopback, split_host
-from raftlog.api.sockets import ListeningSockets, bind
-from raftlog.errors import InvalidArgument
+from raftlog.api.sockets import ListeningSockets, bind, listen_error
 from raftlog.partitions.broker import Broker
 from raftlog.runtime.memory_budget import MemoryBudget, MemoryShares
 from raftlog.security.tls_files import ServerTls
@@ -122,7 +119,7 @@ class HttpServer:
             self._app.origins = self._origin_policy(host, [address[0] for address in addresses])
             await self._sockets.start_serving()
         except OSError as error:
-            raise _listen_error(host, port, error) from error
+            raise listen_error(host, port, error) from error
         if self._authentication is not None:
             checks = self._connections.cut_off(self._authentication.authenticator)
             self._cutting_off = asyncio.get_running_loop().create_task(checks, name="check of logins")
@@ -163,16 +160,3 @@ def requests_budget(broker: Broker) -> MemoryBudget:
     """Return a new budget for request bodies, which all listeners of a broker share."""
     limit = MemoryShares.divide(broker.settings.memory_budget_bytes).requests
     return MemoryBudget(limit, limit // _RESERVE_DIVISOR)
-
-
-def _listen_error(host: str, port: int, error: OSError) -> InvalidArgument:
-    """Return the error of a socket that cannot listen, with the reason and a correction."""
-    if error.errno == errno.EADDRINUSE:
-        why = "another program listens there; stop it, or choose another port"
-    elif error.errno == errno.EACCES:
-        why = "this user may not listen there; choose a port from 1024 up"
-    elif error.errno == errno.EADDRNOTAVAIL:
-        why = "this machine has no such address"
-    else:
-        why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-    return InvalidArgument(f"cannot listen on {host}:{port}: {why}")
