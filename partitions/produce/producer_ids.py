@@ -7,7 +7,7 @@ Called by the broker."""
 import asyncio
 from typing import Final, NamedTuple
 
-from raftlog.errors import IdentityRefused, Overloaded, Unavailable, UnknownBroker
+from raftlog.errors import IdentityRefused, Unavailable, UnknownBroker
 from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.controller.machine import AllocateProducerIds
 from raftlog.partitions.deadline import Deadline
@@ -51,7 +51,9 @@ class Producers:
                 self._next += 1
                 return ProducerId(self._next - 1, 0)
         except TimeoutError:
-            raise Overloaded("the controller allocated no producer ids before the deadline; retry") from None
+            raise Unavailable(
+                "the controller allocated no producer ids before the deadline; retry, or use another broker"
+            ) from None
 
     async def _take_block(self, deadline: Deadline) -> None:
         """Request the next block of producer ids from the controller. Raises `Unavailable`."""

@@ -26,6 +26,7 @@ from raftlog.types import Buffer
 
 LEADER_HEADER = "X-Raftlog-Leader"
 CONNECT_SECONDS_MAX = 5.0
+TOO_MANY_REQUESTS = 429
 UNAVAILABLE = 503
 """HTTP status of a broker that cannot serve a request now."""
 CONNECTIONS_MAX = 1024
@@ -115,7 +116,7 @@ class HttpTransport(AsyncClosedAtExit):
                 continue
             if answer.status == UNAVAILABLE:
                 self._postpone(address)
-            else:
+            elif answer.status != TOO_MANY_REQUESTS:
                 self._prefer(address)
             self._slow.record_status(address, answer.status)
             self._learn(target, address, answer)

@@ -6,7 +6,7 @@ import pytest
 
 from raftlog.client.failures import NotListening
 from raftlog.client.transport import HttpTransport
-from raftlog.errors import OutcomeUnknown, Unavailable
+from raftlog.errors import OutcomeUnknown, Overloaded, Unavailable
 
 NO_CONTENT = b"HTTP/1.1 204 No Content\r\n\r\n"
 
@@ -96,3 +96,12 @@ async def test_a_read_after_a_lost_attempt_is_not_unknown(method: str) -> None:
         async with HttpTransport([lossy, refusing]) as transport:
             with pytest.raises(Unavailable):
                 await transport.request(method, "/t", timeout_s=5, repeatable=True, only_reads=True)
+
+
+async def test_a_broker_that_refuses_a_request_is_not_asked_first_later() -> None:
+    too_many = b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 2\r\n\r\n{}"
+    async with LossyBroker() as lossy, LossyBroker(too_many) as busy, HttpTransport([lossy, busy]) as transport:
+        for _ in range(2):
+            with pytest.raises(Overloaded):
+                await transport.request("GET", "/t", timeout_s=5, repeatable=True)
+        assert transport._list_addresses(None)[0] == lossy

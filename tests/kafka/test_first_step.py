@@ -78,12 +78,13 @@ async def test_an_error_of_the_first_step_is_raised_at_once() -> None:
     assert asyncio.current_task() is not None
 
 
-async def test_a_timeout_of_the_first_step_cancels_the_task() -> None:
+@pytest.mark.parametrize("timeout_s", [0.001, 0])
+async def test_a_timeout_of_the_first_step_cancels_the_task(timeout_s: float) -> None:
     ends: list[str] = []
 
     async def work() -> None:
         try:
-            async with asyncio.timeout(0.001):
+            async with asyncio.timeout(timeout_s):
                 await asyncio.get_running_loop().create_future()
         except TimeoutError:
             ends.append("time is up")
@@ -112,7 +113,8 @@ async def test_a_task_group_of_the_first_step_ends_with_its_error() -> None:
         await task
 
 
-async def test_a_cancelled_task_cancels_the_coroutine() -> None:
+@pytest.mark.parametrize("has_begun", [True, False])
+async def test_a_cancelled_task_cancels_the_coroutine(has_begun: bool) -> None:
     ends: list[str] = []
 
     async def work() -> None:
@@ -123,7 +125,8 @@ async def test_a_cancelled_task_cancels_the_coroutine() -> None:
 
     task = begin(work())
     assert task is not None
-    await asyncio.sleep(0)
+    if has_begun:
+        await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from raftlog.errors import IdentityRefused, Unavailable
+from raftlog.errors import IdentityRefused, Overloaded, Unavailable
 from raftlog.partitions.deadline import deadline_in
 
 
@@ -24,6 +24,18 @@ async def test_allocation_waits_until_the_start_is_registered_or_can_be_retried(
     broker.producers._next = broker.producers._end
     with pytest.raises(Unavailable, match="; retry"):
         await broker.producers.allocate(deadline_in(5_000))
+
+
+async def test_a_broker_without_its_controller_asks_to_use_another_broker(open_broker):
+    broker = await open_broker()
+
+    async def wait(command, deadline):
+        await asyncio.get_running_loop().create_future()
+
+    broker.metadata.submit = wait
+    with pytest.raises(Unavailable, match="use another broker") as refused:
+        await broker.producers.allocate(deadline_in(1))
+    assert not isinstance(refused.value, Overloaded), "clients would repeat the request at this broker"
 
 
 async def test_ids_are_unique_when_blocks_end(open_broker):
