@@ -21,7 +21,11 @@ from tests.forked.client import ForkServer
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's doing; every process that a test starts inherits it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-settings.register_profile("any machine", deadline=None)  # how long an example takes depends on what else runs
+settings.register_profile(
+    "any machine",
+    deadline=None,  # how long an example takes depends on what else runs
+    max_examples=40,
+)
 settings.load_profile("any machine")
 
 

@@ -18,7 +18,7 @@ from raftlog.assignors import (
 from raftlog.errors import InvalidArgument
 from raftlog.types import TopicPartition
 
-FEW = settings(max_examples=50)
+FEW = settings(max_examples=20)
 TOPIC = st.text(max_size=10)
 PARTITIONS = st.sets(st.builds(TopicPartition, TOPIC, st.integers(0, (1 << 31) - 1)), max_size=8).map(sorted).map(tuple)
 SUBSCRIPTIONS = st.builds(

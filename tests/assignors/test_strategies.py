@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from raftlog.assignors import ASSIGNORS, Assignor, Subscription
 from raftlog.types import TopicPartition
 
-FEW = settings(max_examples=40)
+FEW = settings(max_examples=20)
 TOPICS = ["t0", "t1", "t2"]
 NAMES = [f"m{number}" for number in range(6)]
 COUNTS = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 9))

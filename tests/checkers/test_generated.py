@@ -68,7 +68,7 @@ AS_WELL = {"int-poll-skip", "poll-skip", "stale-end"}
 """Kinds that, without density, need a record between that was seen, or above the end (see `test_transactions`)."""
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(history=CLEAN_HISTORIES)
 def test_a_clean_history_passes_all_checkers(history: list[Op]) -> None:
     for rules in RULES:
@@ -79,7 +79,7 @@ def test_a_clean_history_passes_all_checkers(history: list[Op]) -> None:
         assert check_history(history, strict).is_clean(), "no client lagged more than the worst"
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(history=CLEAN_HISTORIES, data=st.data())
 def test_a_prefix_of_a_clean_history_has_only_unread_records(history: list[Op], data: st.DataObject) -> None:
     beginning = history[: data.draw(st.integers(0, len(history)))]
@@ -87,14 +87,14 @@ def test_a_prefix_of_a_clean_history_has_only_unread_records(history: list[Op], 
     assert verdict.is_clean(["unseen", "lost-write"]), str(verdict)
 
 
-@settings(max_examples=50)
+@settings(max_examples=20)
 @given(history=CLEAN_HISTORIES)
 def test_a_history_equals_the_one_read_from_its_lines(history: list[Op]) -> None:
     assert list(read_lines(write_lines(history))) == history
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(history=CLEAN_HISTORIES.filter(lambda history: len(history) > 60), seed=st.integers(0, 2**32))
 def test_planted_anomalies_are_reported_by_name(name: str, history: list[Op], seed: int) -> None:
     mutation = MUTATIONS[name]
@@ -124,7 +124,7 @@ def test_mutations_cover_every_kind_and_apply_to_most_histories() -> None:
 
 
 @pytest.mark.parametrize("name", ["skip_records_between_polls", "leave_records_out_of_a_poll"])
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(history=CLEAN_HISTORIES, seed=st.integers(0, 2**32))
 def test_without_density_a_skip_over_a_polled_record_is_detected(name: str, history: list[Op], seed: int) -> None:
     kind, plant = MUTATIONS[name]
@@ -163,7 +163,7 @@ def naive_lag_ns(history: list[Op], invoked: int, completed: int) -> int:
     return max(lags)
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 2**32), steps=st.integers(0, 150))
 def test_the_worst_lag_is_the_highest_lag_of_all_polls(seed: int, steps: int) -> None:
     history = generate_clean_history(seed, steps)
@@ -176,7 +176,7 @@ def test_the_worst_lag_is_the_highest_lag_of_all_polls(seed: int, steps: int) ->
     assert checker.worst_ns == max((lag_ns for _, _, lag_ns in lags), default=0)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(history=CLEAN_HISTORIES, spare_ns=st.integers(0, 1000))
 def test_a_reader_without_records_is_detected_after_the_bound_and_not_before(history: list[Op], spare_ns: int) -> None:
     acked = [(sent.partition, offset) for sent, offset in list_acknowledged(history)]

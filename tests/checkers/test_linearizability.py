@@ -135,7 +135,7 @@ def is_legal(order: tuple[Operation, ...]) -> bool:
     return True
 
 
-@settings(max_examples=600)
+@settings(max_examples=240)
 @given(seed=st.integers(0, 2**32), unique=st.booleans(), has_cas=st.booleans(), mutations=st.integers(0, 2))
 def test_the_verdict_equals_a_search_through_all_orders(seed: int, unique: bool, has_cas: bool, mutations: int) -> None:
     gathered = gather_operations(draw_history(seed, unique=unique, has_cas=has_cas, mutations=mutations))
@@ -148,7 +148,7 @@ def test_the_verdict_equals_a_search_through_all_orders(seed: int, unique: bool,
     assert expected or mutations, "a history generated in an order has one"
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 2**32), unique=st.booleans(), has_cas=st.booleans())
 def test_a_long_history_with_a_valid_order_passes(seed: int, unique: bool, has_cas: bool) -> None:
     ops = draw_history(seed, unique=unique, has_cas=has_cas, mutations=0, length=120)
@@ -157,7 +157,7 @@ def test_a_long_history_with_a_valid_order_passes(seed: int, unique: bool, has_c
     assert not checker.undecided
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 2**32), mutations=st.integers(0, 2))
 def test_zones_and_search_agree_on_longer_histories(seed: int, mutations: int) -> None:
     gathered = gather_operations(draw_history(seed, unique=True, has_cas=False, mutations=mutations, length=60))

@@ -144,7 +144,7 @@ def test_overwritten_or_cut_off_records_that_were_read_have_vanished() -> None:
     assert names == ["ok", "vanished", "vanished", "vanished", "vanished", "vanished"]
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(
     history=CLEAN_HISTORIES,
     name=st.sampled_from(["", *MUTATIONS]),

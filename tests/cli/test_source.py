@@ -16,7 +16,7 @@ async def read_lines(paths: list[Path], chunk_bytes: int, limit: int = 1 << 20) 
 
 
 @given(content=st.binary(max_size=200).map(lambda raw: raw.replace(b"\x01", b"\n")), chunk_bytes=st.integers(1, 50))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)
 async def test_lines_are_the_text_between_newlines(tmp_path: Path, content: bytes, chunk_bytes: int) -> None:
     path = tmp_path / "input"
     path.write_bytes(content)

@@ -203,5 +203,5 @@ class MembersMachine(RuleBasedStateMachine):
         assert self.harness.machine.next_timer() is None
 
 
-MembersMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
+MembersMachine.TestCase.settings = settings(max_examples=20, stateful_step_count=40)
 TestMembers = MembersMachine.TestCase

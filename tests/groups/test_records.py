@@ -35,7 +35,7 @@ from raftlog.partitions.groups.records import (
 )
 from raftlog.types import FEATURE_LEVEL_TRANSACTIONS, Offset
 
-FEW = settings(max_examples=50)
+FEW = settings(max_examples=20)
 TOPIC_ID = UUID("6f1c2b3a-0d4e-4f50-8a61-7b2c3d4e5f60")
 TEXT = st.text(max_size=20)
 NUMBER = st.integers(-1, (1 << 63) - 1)

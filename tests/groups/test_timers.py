@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from raftlog.partitions.groups.timers import Timers
 
-FEW = settings(max_examples=100)
+FEW = settings(max_examples=40)
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("set"), st.sampled_from("abc"), st.integers(0, 20)),

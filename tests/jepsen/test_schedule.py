@@ -27,7 +27,7 @@ def test_without_kinds_there_are_no_faults() -> None:
 
 
 @given(seeds, st.sets(st.sampled_from(KINDS), min_size=1), st.integers(2, 7), st.floats(4, 120))
-@settings(max_examples=200)
+@settings(max_examples=80)
 def test_every_fault_is_within_its_bounds(seed: int, kinds: set[str], count: int, length_s: float) -> None:
     nodes = tuple(range(1, count + 1))
     wanted = [kind for kind in KINDS if kind in kinds]
@@ -47,7 +47,7 @@ def test_every_fault_is_within_its_bounds(seed: int, kinds: set[str], count: int
 
 @example(293480)  # whose first fault takes all nodes
 @given(seeds)
-@settings(max_examples=100)
+@settings(max_examples=40)
 def test_a_minute_has_faults_of_every_kind(seed: int) -> None:
     assert {fault.kind for fault in draw_schedule(seed, KINDS, THREE, 60, 6)} == set(KINDS)
 

@@ -39,7 +39,7 @@ def batches_of(rows: list[tuple[int, int | None, bytes]], at_once: int) -> list[
     ]
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=ROWS, at_once=st.integers(1, 20), open_files=st.integers(1, 3), start=st.integers(0, 50))
 def test_rows_are_read_in_the_order_of_offsets(
     tmp_path_factory: Any, rows: Any, at_once: int, open_files: int, start: int

@@ -70,7 +70,7 @@ new_records = st.builds(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(
     groups=st.lists(st.lists(new_records, min_size=1, max_size=9), max_size=6),
     compression=st.sampled_from([Compression.NONE, Compression.GZIP]),

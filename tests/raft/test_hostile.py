@@ -115,7 +115,7 @@ def grant_votes(replica: LoneFollower) -> None:
             replica.core.step(VoteResponse(ONE, TWO, said.term, said.sequence, True))
 
 
-@settings(max_examples=400)
+@settings(max_examples=160)
 @given(st.lists(st.integers(0, 3), max_size=4).map(sorted), st.data(), st.lists(actions, max_size=25))
 def test_no_message_breaks_an_invariant(log: list[int], data: st.DataObject, taken: list[Any]) -> None:
     replica = LoneFollower(*log, committed=data.draw(st.integers(0, len(log))))
@@ -126,7 +126,7 @@ def test_no_message_breaks_an_invariant(log: list[int], data: st.DataObject, tak
             return  # the driver stops a replica that a member contradicts; before that nothing is broken
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=4).map(sorted), st.lists(messages, max_size=25))
 def test_a_leader_survives_any_message(log: list[int], received: list[Message]) -> None:
     replica = LoneFollower(*log)

@@ -87,7 +87,7 @@ def calls_of(turn: Any, follows: dict[int, int]) -> Calls:
     return calls
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(turns=st.lists(TURN, min_size=1, max_size=5), any_first=st.booleans())
 def test_calls_together_have_the_outcomes_of_calls_one_after_the_other(turns: list[Any], any_first: bool) -> None:
     with CombinedCallsWorld(1, producers_max=4) as one, CombinedCallsWorld(1, producers_max=4) as other:

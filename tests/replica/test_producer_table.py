@@ -119,7 +119,7 @@ def test_the_least_recently_used_producer_is_first() -> None:
 
 
 @given(st.lists(st.one_of(SENT, OTHER), max_size=60))
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_verdicts_equal_those_of_an_unbounded_table(steps: list[Any]) -> None:
     table, twin, offset = ProducerTable(), Twin(), 0
     since, expired, at_roll = ProducerTable(), list[bytes](), ProducerTable()
@@ -210,7 +210,7 @@ def test_expired_ids_follow_the_first_piece_of_a_snapshot() -> None:
 
 
 @given(st.lists(st.lists(st.integers(0, 3_000), min_size=1, max_size=300), max_size=8))
-@settings(max_examples=100)
+@settings(max_examples=40)
 def test_no_expired_id_is_lost_and_few_others_are_refused(entries: list[list[int]]) -> None:
     forgotten, every = NO_IDS, set[int]()
     for entry in entries:

@@ -143,7 +143,7 @@ def test_only_the_newest_beat_is_sent() -> None:
     assert queue.take(SMALL.turn_bytes) == alone.take(SMALL.turn_bytes)
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.sampled_from(["beats", "append", "frame", "take"]), st.integers(1, 6000)), max_size=40))
 def test_the_queue_keeps_its_bound_and_counts_its_bytes(steps: list[tuple[str, int]]) -> None:
     queue = SendQueue(SMALL, Flow())
@@ -162,7 +162,7 @@ def test_the_queue_keeps_its_bound_and_counts_its_bytes(steps: list[tuple[str, i
         assert bool(queue) == (queue.bytes > 0)
 
 
-@settings(max_examples=50)
+@settings(max_examples=20)
 @given(st.lists(st.binary(max_size=100) | st.integers(16_000, 20_000).map(bytes), max_size=20))
 def test_joined_buffers_are_the_same_bytes(buffers: list[bytes]) -> None:
     result = join_buffers(buffers)

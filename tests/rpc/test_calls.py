@@ -71,7 +71,7 @@ def make_frame(buffers: list[Any], kind: FrameKind) -> Frame:
     return Frame(kind, memoryview(data)[HEAD_SIZE : HEAD_SIZE + body_size], data[HEAD_SIZE + body_size :])
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(st.integers(0, 2**63 - 1), st.text(max_size=30), values, payloads, st.integers(1, 2**31))
 def test_calls_round_trip(correlation: int, name: str, value: Any, payload: tuple[bytes, ...], timeout_ms: int) -> None:
     call = Call(name, value, payload, timeout_ms)
@@ -81,14 +81,14 @@ def test_calls_round_trip(correlation: int, name: str, value: Any, payload: tupl
     )
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(st.integers(0, 2**63 - 1), values, payloads)
 def test_answers_round_trip(correlation: int, value: Any, payload: tuple[bytes, ...]) -> None:
     frame = make_frame(encode_answer(correlation, Answer(value, payload), CONFIG), FrameKind.ANSWER)
     assert decode_answer(frame, CONFIG) == (correlation, Answer(value, payload))
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(st.one_of(st.binary(max_size=60), values.map(lambda value: pack_value(value, 1 << 20, 1000))), st.binary())
 def test_invalid_input_raises_only_bad_frame(body: bytes, payload: bytes) -> None:
     decoders: list[tuple[FrameKind, Callable[[Frame, RpcConfig], object]]] = [

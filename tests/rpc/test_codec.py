@@ -77,7 +77,7 @@ def test_every_message_type_is_drawn() -> None:
 
 
 @pytest.mark.parametrize("message_type", BY_TYPE, ids=lambda message_type: message_type.__name__)
-@settings(max_examples=25)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_round_trip_of_every_type(message_type: type, data: st.DataObject) -> None:
     envelopes = data.draw(turns_of(message_type))
@@ -86,7 +86,7 @@ def test_round_trip_of_every_type(message_type: type, data: st.DataObject) -> No
     assert len(encoded) - HEAD_SIZE <= sum(map(size_of, envelopes)) + 256, "the estimate is an upper bound"
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(turns, st.integers(1, 5000))
 def test_round_trip_of_mixed_turns_in_any_pieces(envelopes: list[Envelope], chunk: int) -> None:
     result = decode_one(join_buffers(encode_turn(envelopes)), chunk)
@@ -148,7 +148,7 @@ def test_a_compressed_control_batch_is_refused_before_decompression(codec: int) 
         decode_one(join_buffers(encode_turn([Envelope(bytes(16), message)])))
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(st.binary(max_size=200), st.booleans())
 def test_random_bytes_raise_only_bad_frame(data: bytes, has_head: bool) -> None:
     """Random bytes are sent as a stream, and as the body of an otherwise valid frame."""
@@ -161,7 +161,7 @@ def test_random_bytes_raise_only_bad_frame(data: bytes, has_head: bool) -> None:
     assert not has_head or not data
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(turns, st.data())
 def test_a_changed_byte_is_detected_by_the_checksum(envelopes: list[Envelope], data: st.DataObject) -> None:
     encoded = bytearray(join_buffers(encode_turn(envelopes)))
@@ -174,7 +174,7 @@ def test_a_changed_byte_is_detected_by_the_checksum(envelopes: list[Envelope], d
     assert not found, "a frame that waits for more bytes, because its length was changed"
 
 
-@settings(max_examples=400)
+@settings(max_examples=160)
 @given(turns, st.data())
 def test_mutated_frames_with_a_valid_checksum_raise_only_bad_frame(
     envelopes: list[Envelope], data: st.DataObject
@@ -191,7 +191,7 @@ def test_mutated_frames_with_a_valid_checksum_raise_only_bad_frame(
         return
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(turns, st.data())
 def test_bodies_with_replaced_bytes_raise_only_bad_frame(envelopes: list[Envelope], data: st.DataObject) -> None:
     (frame,) = read_frames(join_buffers(encode_turn(envelopes)))

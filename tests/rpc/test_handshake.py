@@ -195,13 +195,13 @@ hellos = st.builds(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(hellos)
 def test_hellos_round_trip(hello: Hello) -> None:
     assert decode_hello(body_of(encode_hello(pack_hello(hello)))) == hello
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(hellos, st.integers(0, 12), st.none() | st.integers(-5, 2**64 - 1) | st.binary(max_size=300))
 def test_hellos_with_a_field_of_a_wrong_type_are_refused(hello: Hello, at: int, field: int | bytes | None) -> None:
     fields = unpack_flat(pack_hello(hello), 99)
@@ -225,7 +225,7 @@ def test_a_number_above_the_bound_is_refused(at: int) -> None:
         decode_hello(pack_flat(fields))
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(st.binary(max_size=100))
 def test_random_bytes_are_no_hello_and_no_refusal(body: bytes) -> None:
     with pytest.raises(BadFrame):

@@ -91,7 +91,7 @@ class GroupAgainstList(RuleBasedStateMachine):
         twin.term += 1
 
 
-GroupAgainstList.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
+GroupAgainstList.TestCase.settings = settings(max_examples=20, stateful_step_count=40)
 TestGroupAgainstList = GroupAgainstList.TestCase
 
 

@@ -169,4 +169,4 @@ class JournalAgainstTwin(RuleBasedStateMachine):
 
 
 TestJournalAgainstTwin = JournalAgainstTwin.TestCase
-TestJournalAgainstTwin.settings = settings(max_examples=150, stateful_step_count=50)
+TestJournalAgainstTwin.settings = settings(max_examples=60, stateful_step_count=50)

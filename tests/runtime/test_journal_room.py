@@ -71,7 +71,7 @@ def fill_until_full(opened: Opened, index: int = 1) -> int:
             return index
 
 
-@settings(max_examples=25)
+@settings(max_examples=20)
 @given(spare=st.integers(0, 40))
 def test_a_journal_continues_after_a_full_disk_has_space(spare: int) -> None:
     opened = create_journal(capacity=2 * SMALL.file_bytes + spare * 4096)
@@ -143,7 +143,7 @@ def error_of_append(opened: Opened, operation: Append) -> RaftlogError | None:
     return None
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(spare=st.integers(0, 20), counts=st.lists(st.integers(1, 15), min_size=1, max_size=12), flushes=st.booleans())
 def test_append_error_predicts_the_append(spare: int, counts: list[int], flushes: bool) -> None:
     """The cause may be a full disk, too many waiting operations, or a missing checkpoint."""

@@ -56,7 +56,7 @@ async def outcome_of(coroutine: Any) -> Any:
         return type(error)
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 2**32), count=st.integers(0, 50))
 def test_a_lossy_link_delays_a_stream_and_keeps_its_content(seed: int, count: int) -> None:
     loop = VirtualLoop()

@@ -125,7 +125,7 @@ def check_chain(log: SegmentedLog) -> None:
         assert segment.is_compacted or not newer.is_compacted, "from the oldest on"
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(
     steps=st.lists(STEPS, max_size=40),
     segment_bytes=st.sampled_from([200, 1500, 100_000]),

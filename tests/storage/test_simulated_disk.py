@@ -201,7 +201,7 @@ def assert_left_from(versions: list[bytes], left: bytes, torn: bool) -> None:
         assert page_at(left, page) in allowed, page
 
 
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(STEPS, st.integers(0, 99), st.booleans())
 def test_contents_equal_a_naive_twin(steps: list[tuple[str, int, int]], seed: int, torn: bool) -> None:
     """The twin keeps every version; a completed sync excludes versions before its submission."""

@@ -39,7 +39,7 @@ def add_load(candidate: PlacementCandidate, row: tuple[ReplicaId, ...]) -> Place
     return candidate._replace(replicas=replicas, leaders=candidate.leaders + (candidate.replica == row[0]))
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(st.integers(1, 7), st.integers(1, 3), st.data(), st.integers(0, 1 << 30))
 def test_equal_brokers_get_equal_shares(hosts: int, workers: int, data: st.DataObject, seed: int) -> None:
     factor = data.draw(st.integers(1, hosts))
@@ -55,7 +55,7 @@ def test_equal_brokers_get_equal_shares(hosts: int, workers: int, data: st.DataO
     assert leaders <= 1
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(
     st.lists(st.tuples(st.integers(1, 4), st.integers(0, 40), st.integers(0, 20)), min_size=1, max_size=9),
     st.integers(1, 30),

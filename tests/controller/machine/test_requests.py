@@ -61,14 +61,14 @@ def test_equal_requests_have_equal_bytes() -> None:
     )
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(st.binary(max_size=80))
 def test_garbage_raises_a_format_error(body: bytes) -> None:
     with pytest.raises(FormatError):
         decode_request(body)
 
 
-@settings(max_examples=400)
+@settings(max_examples=160)
 @given(st.data())
 def test_a_damaged_request_raises_a_format_error_or_is_another_request(data: st.DataObject) -> None:
     body = bytearray(encode_request(CREATION))

@@ -173,7 +173,7 @@ def test_an_invalid_map_is_refused() -> None:
             read_map(fields)
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(st.data())
 def test_a_damaged_piece_never_becomes_another_state(data: st.DataObject) -> None:
     scribe = make_busy_cluster()

@@ -237,7 +237,7 @@ def are_apart(places: list[BrokerPlace], placed: list[PlacedPartition]) -> bool:
     return all(len({host[node] for node in row}) == len(row) for row in nodes_of(placed))
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(clusters(one_broker_a_host=True), st.integers(1, 20), st.integers(0, 5))
 def test_planning_ends_in_an_even_distribution(
     cluster: tuple[list[BrokerPlace], list[PlacedPartition]], limit: int, seed: int
@@ -252,7 +252,7 @@ def test_planning_ends_in_an_even_distribution(
         assert spread(count_replicas([each for each in end if each.group.topic_id == topic_id], nodes)) <= 1
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(clusters(one_broker_a_host=False), st.integers(1, 20), st.integers(0, 5), st.sampled_from(BrokerMode))
 def test_every_plan_is_legal_and_planning_ends(
     cluster: tuple[list[BrokerPlace], list[PlacedPartition]], limit: int, seed: int, mode: BrokerMode
