@@ -86,7 +86,7 @@ async def bind(
 
 
 def listen_error(host: str, port: int, error: OSError) -> InvalidArgument:
-    """Return the error of a listener whose `bind` failed, with what to do about it."""
+    """Return the error for a failure of `bind`, with the reason and a correction."""
     if isinstance(error, socket.gaierror):
         why = "this host name has no address"
     elif error.errno == errno.EADDRINUSE:

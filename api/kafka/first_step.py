@@ -87,7 +87,7 @@ class _Rest(Coroutine[Any, Any, None]):
     __slots__ = ("_waits_for", "_work")
 
     def __init__(self, work: Coroutine[Any, Any, None], waits_for: Any) -> None:
-        """`waits_for`: the future that the first step waits for."""
+        """Set the coroutine, and the future that its first step waits for."""
         self._work, self._waits_for = work, waits_for
 
     def send(self, value: Any) -> Any:

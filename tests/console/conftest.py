@@ -71,7 +71,9 @@ def console(browser: OpenConsole) -> Iterator[OpenConsole]:
     """Return the browser in its usual size; afterwards assert that no script failed."""
     browser.show_as(DESKTOP, "light")
     yield browser
-    assert browser.list_problems() == []
+    problems = browser.list_problems()
+    browser.leave()
+    assert problems == []
 
 
 @pytest.fixture(scope="session")

@@ -47,6 +47,10 @@ class OpenConsole:
     def close(self) -> None:
         self.driver.quit()
 
+    def leave(self) -> None:
+        """Leave the page, which asks its broker again and again."""
+        self.driver.get("about:blank")
+
     def show_as(self, size: tuple[int, int], scheme: str) -> None:
         """Set the size of the window and the preferred colours, `light` or `dark`."""
         preferred = [
