@@ -23,7 +23,7 @@ SHOWN_BASE_PORT = 8072
 NODES = 3
 RUN_ELSEWHERE = {"spark.md": "tests/pipeline/spark/test_walkthrough.py"}
 """Pages whose blocks another test runs."""
-LONG = ("add-or-remove-a-broker", "replace-a-disk", "restart-and-upgrade")
+LONG = ("add-or-remove-a-broker", "replace-a-disk", "restart-and-upgrade", "test-your-program")
 """Pages whose blocks start and stop brokers for half a minute."""
 
 

@@ -54,8 +54,12 @@ def other_than(cluster: Cluster, *nodes: int) -> int:
     return next(number for number in cluster.nodes if number not in nodes)
 
 
+OTHERS = ("the controller's leader", "a follower")
+
+
 @pytest.mark.parametrize(
-    "which", ["the leader", "the controller's leader", pytest.param("a follower", marks=pytest.mark.slow)]
+    "which",
+    ["the leader", *(pytest.param(each, marks=pytest.mark.slow) for each in OTHERS)],
 )
 def test_a_wiped_disk_is_replaced_under_load(three: Cluster, topic: str, which: str) -> None:
     with Load(three, topic, partitions=PARTITIONS) as ledger:

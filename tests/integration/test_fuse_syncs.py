@@ -26,7 +26,7 @@ SLOW_MS = 20
 Place = tuple[Cluster, FuseDisk]
 
 
-@pytest.fixture(scope="module", params=["aio", "threads"])
+@pytest.fixture(scope="module", params=["aio", pytest.param("threads", marks=pytest.mark.slow)])
 def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     directory = tmp_path_factory.mktemp("fuse")
     with ExitStack() as stack:

@@ -13,7 +13,7 @@ from tests.integration.small_disks import MIB, SmallDisk, cluster_on_small_disks
 
 ENOUGH = 200
 ROUNDS = 3
-METHODS = ("aio", "threads")
+METHODS = ("aio", pytest.param("threads", marks=pytest.mark.slow))
 
 
 @pytest.fixture(params=METHODS)

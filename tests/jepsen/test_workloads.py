@@ -55,6 +55,7 @@ def run_workload(workload: str, bug: str | None, directory: Path) -> dict[str, A
     return run(options, FakeLog(bug), Store(directory, options), lambda *_told: None)
 
 
+@pytest.mark.slow
 def test_bugs_that_workloads_target_are_detected(tmp_path: Path) -> None:
     with ThreadPoolExecutor(AT_ONCE) as pool:
         results = dict(zip(RUNS, pool.map(lambda each: run_workload(*each, tmp_path / f"{each}"), RUNS), strict=True))

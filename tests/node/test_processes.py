@@ -7,6 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from tests.node.nodes import GROUP
 from tests.node.processes import NodeProcess, run_processes
 
@@ -60,6 +62,7 @@ async def test_a_paused_leader_is_replaced_and_follows_after_it_resumes(tmp_path
         cluster.check()
 
 
+@pytest.mark.slow
 async def test_an_old_copy_of_a_disk_is_refused(tmp_path: Path) -> None:
     data, copy = tmp_path / "data", tmp_path / "copy"
     async with run_processes(data, peers_save_ms=100) as cluster:
@@ -90,6 +93,7 @@ async def test_an_old_copy_of_a_disk_is_refused(tmp_path: Path) -> None:
             await cluster.wait_for_next_leader(50)
 
 
+@pytest.mark.slow
 async def test_a_wiped_disk_is_refused(tmp_path: Path) -> None:
     async with run_processes(tmp_path) as cluster:
         await cluster.create()

@@ -28,6 +28,8 @@ from tests.replica.transacting import TransactionWorld, transactional_batch
 
 SEEDS = 80
 SEEDS_OF_A_TEST = 10
+QUICK_SEEDS = 30
+"""Seeds of tests that are not slow."""
 OPERATIONS = 25
 KEYS = [b"k%d" % number for number in range(4)]
 TOPICS = (
@@ -326,7 +328,13 @@ class RandomTransactions:
         assert values == [each.value for each in expected]
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_OF_A_TEST))
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param(first, marks=[pytest.mark.slow] if first >= QUICK_SEEDS else [])
+        for first in range(0, SEEDS, SEEDS_OF_A_TEST)
+    ],
+)
 def test_readers_get_committed_records_and_no_others(first: int) -> None:
     for seed in range(first, first + SEEDS_OF_A_TEST):
         run_seed(seed)

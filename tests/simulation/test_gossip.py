@@ -27,7 +27,7 @@ def require_no_violation(outcome: Outcome) -> None:
 
 
 @pytest.mark.parametrize(
-    "seed", [pytest.param(seed, marks=[pytest.mark.slow] if seed > 2 else []) for seed in range(1, 11)]
+    "seed", [pytest.param(seed, marks=[pytest.mark.slow] if seed > 1 else []) for seed in range(1, 11)]
 )
 def test_a_hundred_members_at_five_percent_loss_have_no_violation_for_ten_minutes(seed: int) -> None:
     outcome = simulate_gossip(seed, members=100, loss=0.05)
@@ -35,7 +35,7 @@ def test_a_hundred_members_at_five_percent_loss_have_no_violation_for_ten_minute
     assert outcome.virtual_s > 600
 
 
-@pytest.mark.parametrize("first", SEEDS[::SEEDS_PER_TEST])
+@pytest.mark.parametrize("first", [1, pytest.param(11, marks=pytest.mark.slow)])
 def test_fixed_seeds_have_no_violation(first: int) -> None:
     for seed in range(first, first + SEEDS_PER_TEST):
         require_no_violation(simulate_gossip(seed))

@@ -52,6 +52,7 @@ def test_a_wiped_disk_returns_with_a_new_uuid(world: World) -> None:
     assert world.nemesis.faults.fault_budget.may_lose(world.machine(1))
 
 
+@pytest.mark.slow
 def test_an_old_copy_of_a_disk_is_refused_and_gets_a_new_uuid(world: World) -> None:
     world.inject(Fault.STALE, 1)
     (number,) = world.nemesis.faults.copies

@@ -83,7 +83,7 @@ def digests(level: str) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     "level",
-    [pytest.param(level, marks=[pytest.mark.slow] if level in ("groups", "records") else []) for level in SEEDS],
+    [pytest.param(level, marks=[pytest.mark.slow] if level != "founding" else []) for level in SEEDS],
 )
 def test_two_hash_seeds_give_the_same_trace(level: str) -> None:
     seed = REPEATED[level]
