@@ -30,12 +30,7 @@ from raftlog.partitions.security.listener_security import ListenerSecurities
 from raftlog.runtime.rpc.calls import Answer, row_of
 from raftlog.topic_config import TopicConfig
 from raftlog.types import NodeId
-from raftlog.values.brokers import (
-    HEALTH_NAMES_MAX,
-    BrokerDescription,
-    ClusterHealth,
-    DiskSpace,
-)
+from raftlog.values.brokers import HEALTH_NAMES_MAX, BrokerDescription, ClusterHealth, DiskSpace
 from raftlog.values.value import leader_number
 
 _DESCRIBE: Final = "view.partitions"
@@ -221,6 +216,7 @@ class ClusterObserver:
         return [*row, leaderless_ms, damage, own.size_bytes]
 
     async def _serve_partitions(self, request: Request) -> Answer:
+        """Answer another broker with the states of partitions here, None for an unknown one."""
         match request.header:
             case [*keys] if all(type(key) is bytes and len(key) == 16 for key in keys):
                 wanted = dict.fromkeys(keys)
@@ -263,10 +259,12 @@ class ClusterObserver:
         return brokers, sum(status["moving"] for status in alive.values()), notes
 
     async def _statuses(self, nodes: Sequence[NodeId], deadline: Deadline) -> dict[NodeId, dict[str, Any] | None]:
+        """Return the status of each node; None for one that does not answer in time."""
         answers = await asyncio.gather(*(self._status_of(node, self._cut_deadline(node, deadline)) for node in nodes))
         return dict(zip(nodes, answers, strict=True))
 
     async def _status_of(self, node: NodeId, deadline: Deadline) -> dict[str, Any] | None:
+        """Return the status of a node; None if it does not answer in time."""
         try:
             status: dict[str, Any] = (await self._node.ask(node, _STATUS, None, (), deadline)).value
         except RaftlogError:
@@ -428,6 +426,7 @@ def _describe_lag(behind: Iterable[ReplicaLag]) -> list[str]:
 
 
 def _shorten(names: Sequence[str]) -> str:
+    """Return the first five names as text."""
     return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
 
 
@@ -438,6 +437,7 @@ def _topic_state(topic: Topic, partitions: Iterable[PartitionState]) -> TopicSta
 def _make_topic_state(
     creation: CreateTopic, config: TopicConfig, overrides: Mapping[str, str], partitions: Iterable[PartitionState]
 ) -> TopicState:
+    """Return the description of a topic with the states of its partitions."""
     return TopicState(
         creation.name,
         str(creation.topic_id),

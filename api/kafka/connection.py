@@ -134,6 +134,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return self._owner.scratch if self._frame is None else self._frame.room
 
     def buffer_updated(self, nbytes: int) -> None:
+        """Process `nbytes` received bytes: in the scratch buffer, or in the room of the present frame."""
         if self.is_ending:
             return
         self._progress.is_active = True
@@ -209,6 +210,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return self._grow_or_take(frame)
 
     def _grow_or_take(self, frame: IncomingFrame) -> bool:
+        """Enlarge an incomplete frame, or process a complete one; return whether it was complete."""
         if not frame.is_complete:
             frame.grow()
             return False
@@ -405,9 +407,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return not (self._order.pending or self._next or self._rest or self._frame or self._head)
 
     def finish(self) -> None:
-        """End an idle connection: send an end of file, and discard further input until the client closes.
-
-        A socket that is closed with unread bytes can lose answers that the client has not read yet."""
+        """End an idle connection: send an end of file, and discard input until the client closes, to lose no answer."""
         if self._transport is not None and not self.is_ending:
             self.is_ending = True
             if self._transport.can_write_eof():

@@ -63,7 +63,9 @@ class Nemesis:
         note: Callable[[str, dict[str, Any]], None],
         now_s: Callable[[], float],
     ) -> None:
-        """Prepare the faults of `schedule` for a system with these partitions (see the class)."""
+        """Prepare the faults of `schedule`.
+
+        `note` writes into the history, and `now_s` returns seconds since the load began."""
         self._victims, self._partitions, self._note, self._now_s = victims, partitions, note, now_s
         self._kinds = {kind: facts.make() for kind, facts in FACTS.items() if facts.make is not None}
         self._waiting = list(schedule)

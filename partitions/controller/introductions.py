@@ -70,7 +70,9 @@ class Introductions(BackgroundLoop):
         away: Callable[[], dict[ReplicaId, BootstrapMember | None]],
         learned: Callable[[], None],
     ) -> None:
-        """Prepare the search; see the class for `away` and `learned`."""
+        """Prepare the search.
+
+        `away` returns the members without a connection; `learned` is called when `known` has changed."""
         self.known: dict[NodeId, NodeIntroduction] = {}
         """Newest descriptions by other nodes."""
         self.hint: Callable[[ReplicaId], Address | None] = lambda replica: None

@@ -46,7 +46,9 @@ class LogWriter:
         wall_ms: Callable[[], int],
         reach: Callable[[ReplicaAppended], bool],
     ) -> None:
-        """Prepare to write in `term` only; see the class for `reach`."""
+        """Prepare to write in `term` only.
+
+        `reach` applies entries up to a committed append, and returns whether it is the next to apply."""
         self._replica, self._term, self._folded = replica, term, folded
         self._wall_ms, self._reach = wall_ms, reach
         self._loop = asyncio.get_running_loop()

@@ -81,7 +81,7 @@ class NodeTransport(Transport, Protocol):
 
 
 async def _close_nothing(_: bool) -> None:
-    return None
+    """Do nothing; default of callbacks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ _logger = logging.getLogger(__name__)
 
 
 def _ignore(*_: object) -> None:
-    return None
+    """Do nothing; default of callbacks."""
 
 
 class Node:

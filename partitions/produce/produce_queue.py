@@ -108,11 +108,7 @@ class ProduceQueue:
     """Queue of produce calls to one partition. `budgets` are the partition's own and that of all partitions."""
 
     def __init__(
-        self,
-        destination: Destination,
-        budgets: tuple[Budget, Budget],
-        counters: Counters,
-        wall_ms: Callable[[], int],
+        self, destination: Destination, budgets: tuple[Budget, Budget], counters: Counters, wall_ms: Callable[[], int]
     ) -> None:
         self._destination = destination
         self._budgets = budgets
@@ -181,6 +177,7 @@ class ProduceQueue:
     # appends
 
     def _schedule(self) -> None:
+        """Schedule a drain of the queue in the loop's next turn, if anything may be sent."""
         if not self._is_drain_scheduled and self._may_send():
             self._is_drain_scheduled = True
             self._loop.call_soon(self._drain)
@@ -358,6 +355,7 @@ class ProduceQueue:
         self._pause_queue(error)
 
     async def _wait_for_leader(self) -> None:
+        """Wait until the leader may have changed, then continue to send."""
         try:
             await self._destination.wait_for_leader_change(NEVER)
         finally:
@@ -417,6 +415,7 @@ class ProduceQueue:
         return earliest
 
     def _fail_expired(self, pending: Pending) -> None:
+        """Fail a waiting call whose deadline has passed, with the reason for its wait; it was not appended."""
         name, refusal = self._destination.name, self._refusal
         error: RaftlogError
         oldest = next(iter(self._flights), None)
@@ -437,6 +436,7 @@ class ProduceQueue:
         self._fail_one(pending, error)
 
     def _fail_late(self, pending: Pending) -> None:
+        """Fail a call that was handed to the leader before its deadline; its outcome is unknown."""
         self._fail_one(
             pending,
             DeadlineExceeded(

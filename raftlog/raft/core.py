@@ -45,14 +45,7 @@ from raftlog.types import Index, NodeId, Term
 class RaftCore(ReadableCore):
     """Raft core of one replica of one Raft group."""
 
-    __slots__ = (
-        "_builder",
-        "_has_only_messages",
-        "_is_dirty",
-        "_leader_message",
-        "_reason",
-        "messages_refused",
-    )
+    __slots__ = ("_builder", "_has_only_messages", "_is_dirty", "_leader_message", "_reason", "messages_refused")
 
     def __init__(
         self,
@@ -379,6 +372,7 @@ class RaftCore(ReadableCore):
         self._reason = reason
 
     def _become_pre_candidate(self, reason: str) -> None:
+        """Begin a pre-vote campaign, for this reason."""
         assert not isinstance(self._role, Leader), f"a leader of term {self.term} asks for pre-votes"
         assert self._replica.may_campaign(), f"{self._replica.me} may not campaign"
         self._role.leave()
@@ -422,6 +416,7 @@ class RaftCore(ReadableCore):
         return self._role if isinstance(self._role, Leader) else None
 
     def _refuse_as_follower(self) -> RefusedProposal:
+        """Return the refusal of a proposal by a replica that does not lead."""
         return RefusedProposal(RefusalReason.NOT_LEADER, self._role.leader)
 
     def _ends_quiescence(self, message: Message) -> bool:
@@ -438,6 +433,7 @@ class RaftCore(ReadableCore):
         self._has_only_messages = False
 
     def _wake_for_request(self) -> None:
+        """Plan a Ready for a client's request, and wake a quiesced replica."""
         self._mark_dirty()
         if self._replica.quiescence.is_quiesced:
             self._wake()

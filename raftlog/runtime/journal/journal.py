@@ -73,7 +73,7 @@ class _Checkpoint(NamedTuple):
 
 
 def _ignore(_: object) -> None:
-    return None
+    """Do nothing; default of callbacks."""
 
 
 class Journal:
@@ -128,10 +128,9 @@ class Journal:
     ) -> tuple[Self, Fold]:
         """Open the journal in the directory `path`; return it with the state replayed from it, all of it durable.
 
-        The directory belongs to one disk uuid: after damage the new uuid gets a new directory. `create` makes a journal
-        where nothing was ever written; without it an empty directory is damage. `synced_at_least` is the highest
-        `durable_sequence` that any peer remembers of this disk uuid. Blocking. Raises `JournalDamaged`, `FormatError`,
-        `OSError`."""
+        The directory belongs to one disk uuid: after damage the new uuid gets a new directory. `create` makes a new
+        journal; without it an empty directory is damage. `synced_at_least` is the highest `durable_sequence` that a
+        peer remembers of this disk uuid. Blocking. Raises `JournalDamaged`, `FormatError`, `OSError`."""
         if create:
             make_directory(disk, path)
         read = read_files(disk, path, disk_uuid, synced_at_least=synced_at_least)
@@ -140,6 +139,7 @@ class Journal:
         return cls(disk, path, checksum_seed(disk_uuid), config or JournalConfig(), read), read.fold
 
     def _open(self, read: ReadJournal) -> None:
+        """Continue the journal that was read, or begin a new one; write a frame and wait until it is durable."""
         if read.valid_range is None:
             self._files.begin(read.files)
             self.begin_checkpoint(())
@@ -423,8 +423,7 @@ class Journal:
     def close(self) -> None:
         """Make waiting operations durable, unless a sync is in flight or failed; blocking, idempotent.
 
-        A caller that needs all of them flushes and waits first: operations after a sync in flight are dropped.
-        Raises `SyncFailed`."""
+        To lose none, flush and wait first: operations after a sync in flight are dropped. Raises `SyncFailed`."""
         if self.failure is None:
             try:
                 if not self._is_writing:
@@ -441,6 +440,7 @@ class Journal:
             self._write_now(self._waiting.pop())
 
     def _write_now(self, frame: PendingFrame) -> None:
+        """Write and sync a frame in this call. Raises `SyncFailed`."""
         try:
             placed = self._write(frame)
             self._disk.sync(placed.files, [self.path] if placed.unsynced else [])

@@ -167,9 +167,7 @@ class GroupLog(LogView):
             self.noted.append((entry.index, decode_compacted_to(payload)))
 
     def cut_to(self, index: Index) -> bool:
-        """Remove all entries above `index`; return whether some of them are in the files.
-
-        If so, `settle_cut` must follow."""
+        """Remove all entries above `index`; return whether some are in files, so that `settle_cut` must follow."""
         assert self._boundary.index <= index < self._last_index, f"cut to {index} of {self._last_index}"
         self.next_offset = self.offset_of(Index(index + 1))
         kept = max(0, index + 1 - self._recent_first)
@@ -359,6 +357,7 @@ class GroupLog(LogView):
         return LogEnd(Offset(segment.base_offset), segment.row_bytes(segment.rows - 1, 1))
 
     def _read_term(self, index: Index) -> Term:
+        """Return the term of a stored entry, or of the boundary. Raises `CorruptBatch` and `DescriptorsExhausted`."""
         if index == self._boundary.index:
             return self._boundary.term
         try:
@@ -395,6 +394,7 @@ class GroupLog(LogView):
         self._raise_boundary(boundary)
 
     def _boundary_before(self, segment: Segment) -> EntryId:
+        """Return the id of the last entry before the segment; at least the present boundary."""
         last = Index(segment.base_index - 1)
         if last <= self._boundary.index:
             return self._boundary

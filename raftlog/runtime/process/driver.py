@@ -54,7 +54,7 @@ from raftlog.types import NodeId, Offset
 
 
 def _ignore(*_: object) -> None:
-    return None
+    """Do nothing; default of callbacks."""
 
 
 class Driver:
@@ -91,8 +91,7 @@ class Driver:
         self.commit_times = Histogram()
         self.entries_repaired = 0
         """Number of damaged entries that were fetched again from other replicas."""
-        self._random = random
-        self.boot_epoch = boot_epoch
+        self._random, self.boot_epoch = random, boot_epoch
         self._dirty: list[PartitionReplica] = []
         self._awake: dict[GroupKey, PartitionReplica] = {}
         """Groups that need ticks."""
@@ -109,8 +108,7 @@ class Driver:
         stalled: Callable[[Stall], None] = lambda stall: self.on_stall(stall)  # noqa: E731, PLW0108  # set later
         tick = partial(self._run_or_stop, self._tick)
         self.ticker = Ticker(config.tick_ms / 1000, config.stall_ms / 1000, tick, stalled)
-        silence = config.raft.election_ticks_min
-        self._peers = PeerLiveness(me.node_id, transport, config.raft.heartbeat_ticks, silence)
+        self._peers = PeerLiveness(me.node_id, transport, config.raft.heartbeat_ticks, config.raft.election_ticks_min)
         self._peers.on_change, self.doubt = self._note_process, self._peers.doubt
         self._scrubber = Scrubber(config.scrub_interval_ms / 1000)
         self.catch_up, self.supplier, self.compactor = CatchUp(self), Supplier(self), Compactor(self)
@@ -148,6 +146,7 @@ class Driver:
         return driver
 
     def _adopt(self, opened: OpenedGroup) -> None:
+        """Add a recovered group, and journal its cut and voting position if its log has lost entries."""
         group = self.add(opened.group_id, opened.path, opened.log, opened.restart)
         group.damage, group.are_configurations_known = opened.damage, opened.are_configurations_known
         if opened.lost_from is not None:
@@ -409,6 +408,7 @@ class Driver:
     # time
 
     def _tick(self, now: float) -> None:
+        """Do the periodic work at the loop's time `now`: heartbeats, elections, writes, checks of the disk, scrub."""
         if self.persister.is_idle:
             self.ticker.note_disk_moved()
         self._peers.tick(ProcessHeartbeat(self.me.disk_uuid, self.boot_epoch, self.journal.durable_sequence))

@@ -309,6 +309,7 @@ class PartitionReplica(ReadableReplica):
         return answer
 
     def _add_future(self, accepted: Accepted, answer: Callable[[Committed], _T]) -> "asyncio.Future[_T]":
+        """Return a future that gets `answer` of the committed entries, or fails with the proposal."""
         future: asyncio.Future[_T] = self._host.loop.create_future()
         self._open.add(accepted, future, answer)
         return future
@@ -329,6 +330,7 @@ class PartitionReplica(ReadableReplica):
         return size
 
     def _propose_roll(self, *, is_essential: bool = False) -> Accepted:
+        """Propose a roll as leader; return its acceptance. Fails like `propose`."""
         core, rolls = self.core, self.rolls
         batch = rolls.build_roll_batch(core.last_id, core.configuration, self._host.wall_ms())
         accepted = self._append([batch], len(batch), is_essential=is_essential)
@@ -399,9 +401,7 @@ class PartitionReplica(ReadableReplica):
             self._host.mark_dirty(self)
 
     def settle_committed(self) -> None:
-        """Settle proposals that another leader committed, durable here or not.
-
-        So a stalled disk does not delay their outcome."""
+        """Settle proposals that another leader committed, also those not durable here: no disk stall delays them."""
         if self.core.role is not Role.LEADER and not self.is_frozen:
             self._open.settle(self.core.committed_index, self.core.leader)
 

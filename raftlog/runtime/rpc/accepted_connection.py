@@ -68,7 +68,7 @@ class AcceptedConnection:
     """One accepted connection; the handler of its `Connection`."""
 
     def __init__(self, endpoint: Endpoint, registry: ConnectionRegistry, connection: Connection) -> None:
-        """Begin the handshake of an accepted connection; `registry` counts and replaces connections."""
+        """Begin the handshake of an accepted connection; `registry` is the owner of all of them."""
         self.connection = connection
         self.hello: Hello | None = None
         """Introduction of the peer; None until its identity is proved."""

@@ -29,7 +29,7 @@ from raftlog.types import NodeId
 
 
 def _ignore(*_: object) -> None:
-    return None
+    """Do nothing; default of callbacks."""
 
 
 async def _refuse_request(node: NodeId, request: object) -> object:
