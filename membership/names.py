@@ -31,6 +31,7 @@ class NameResolver:
         return None if found is None else found[0]
 
     def close(self) -> None:
+        """Cancel all look-ups."""
         for task in self._looking.values():
             task.cancel()
 

@@ -42,11 +42,17 @@ class GossipStream(Protocol):
     peer: Address
     """Address of the other end's socket."""
 
-    async def send(self, frame: bytes) -> None: ...
+    async def send(self, frame: bytes) -> None:
+        """Send a frame."""
+        ...
 
-    async def receive(self) -> bytes: ...
+    async def receive(self) -> bytes:
+        """Return the next frame. Raises `StreamEnd` at the end of the stream."""
+        ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close the stream."""
+        ...
 
 
 class Wire(Protocol):
@@ -61,7 +67,9 @@ class Wire(Protocol):
     streams_refused: int
     """Streams that were closed because too many were open."""
 
-    async def start(self, host: str, port: int) -> None: ...
+    async def start(self, host: str, port: int) -> None:
+        """Listen at an IP address; port 0 is any free port."""
+        ...
 
     def send(self, datagram: bytes, address: Address) -> None:
         """Send a datagram without waiting; failures are not reported."""
@@ -71,7 +79,9 @@ class Wire(Protocol):
         """Open a stream; raise `OSError` and `TimeoutError`."""
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Close all sockets and streams."""
+        ...
 
 
 class UdpWire(asyncio.DatagramProtocol):
@@ -120,6 +130,7 @@ class UdpWire(asyncio.DatagramProtocol):
         self._transport = cast(asyncio.DatagramTransport, transport)  # uvloop's is none by type
 
     def datagram_received(self, data: bytes, addr: tuple[str | int, ...]) -> None:
+        """Pass a datagram and its sender's address on."""
         self.on_datagram(data, (str(addr[0]), int(addr[1])))
 
     def error_received(self, exc: Exception) -> None:

@@ -426,11 +426,11 @@ def _describe_lag(behind: Iterable[ReplicaLag]) -> list[str]:
 
 
 def _shorten(names: Sequence[str]) -> str:
-    """Return the first five names as text."""
     return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
 
 
 def _topic_state(topic: Topic, partitions: Iterable[PartitionState]) -> TopicState:
+    """Return the description of a topic with the states of its partitions."""
     return _make_topic_state(topic.row.creation, topic.config, topic.overrides, partitions)
 
 

@@ -38,6 +38,7 @@ class MaintenanceLoop(BackgroundLoop):
         self._interval_s, self._wall_ms = interval_s, wall_ms
 
     async def stop(self) -> None:
+        """Stop the loop, and the maintenance of coordinators."""
         await super().stop()
         await self._coordinators.stop()
 

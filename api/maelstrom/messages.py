@@ -104,6 +104,7 @@ def parse_offsets(body: dict[str, Any]) -> dict[str, int]:
 
 
 def _refuse_constant(name: str) -> NoReturn:
+    """Raise `ValueError` for NaN and infinities, which JSON does not have."""
     raise ValueError(f"{name} is not JSON")
 
 

@@ -125,6 +125,7 @@ class Output(asyncio.BaseProtocol):
             self._transport, _ = await asyncio.get_running_loop().connect_write_pipe(lambda: self, pipe)
 
     def connection_lost(self, error: Exception | None) -> None:
+        """Report that nothing can be written any more."""
         self._on_lost()
 
     def write(self, line: bytes) -> None:

@@ -241,5 +241,6 @@ class _AnswerSender:
         self._transport, self._node = transport, node
 
     def post_frame(self, frame: list[Buffer]) -> bool:
+        """Queue a frame for the node; return true, because there is always room."""
         self._transport.post_frame(self._node, frame)
         return True

@@ -100,10 +100,12 @@ def _encode_group(group: GroupOffsets) -> dict[str, Any]:
 
 
 def _encode_membership(membership: Membership) -> dict[str, Any]:
+    """Return the JSON value of a join of a group member."""
     return {**membership._asdict(), "partitions": [str(partition) for partition in membership.partitions]}
 
 
 def _encode_list(listed: ListOffsets) -> dict[str, Any]:
+    """Return the JSON value of listed offsets."""
     ranges = [(str(r.partition), r.start, r.end) for r in listed.ranges]
     return {"ranges": ranges, "linearizable": listed.linearizable}
 
@@ -235,20 +237,24 @@ class _Decoder:
         )
 
     def _decode_group(self, value: Any) -> GroupOffsets:
+        """Return the committed offsets of a JSON value; an unknown member is empty, with generation -1."""
         offsets = tuple(
             (self._decode_partition(partition), _decode_offset(offset)) for partition, offset in value["offsets"]
         )
         return GroupOffsets(value["group"], offsets, value.get("member", ""), value.get("generation", -1))
 
     def _decode_handle(self, value: Any) -> Handle:
+        """Return the handler call of a JSON value."""
         place = self._decode_partition(value["partition"])
         return Handle(value["group"], place, value["key"], Offset(value["offset"]), value["value"])
 
     def _decode_membership(self, value: Any) -> Membership:
+        """Return the join of a JSON value."""
         partitions = tuple(map(self._decode_partition, value["partitions"]))
         return Membership(value["group"], value["member"], value["generation"], partitions, value["instance"])
 
     def _decode_list(self, value: Any) -> ListOffsets:
+        """Return the listed offsets of a JSON value."""
         ranges = tuple(
             OffsetRange(self._decode_partition(p), Offset(start), Offset(end)) for p, start, end in value["ranges"]
         )
@@ -275,6 +281,7 @@ class _Decoder:
 
 
 def _decode_register(value: Any) -> Register:
+    """Return the register operation of a JSON value."""
     return Register(value["register"], value["value"], value.get("expected"))
 
 

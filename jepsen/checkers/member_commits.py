@@ -64,6 +64,7 @@ class MemberCommits(Checker):
                 self._commits.setdefault((payload.group, partition), []).append(commit)
 
     def on_crash(self, op: Op) -> None:
+        """Forget the open read of the process; its open commit may still take effect."""
         self._reads.pop(op.process, None)
         self._open.pop(op.process, None)
 

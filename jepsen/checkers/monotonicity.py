@@ -111,6 +111,7 @@ class LogStarts(Checker):
             self._lists[op.process] = self._floors.copy()
 
     def on_crash(self, op: Op) -> None:
+        """Forget the open list of the process."""
         self._lists.pop(op.process, None)
 
     def on_completion(self, invocation: Op, op: Op) -> None:

@@ -135,6 +135,7 @@ class RecordStatuses(Checker):
         return known
 
     def on_crash(self, op: Op) -> None:
+        """Record that the open trim of the process may still happen."""
         self._unknown_trims.on_crash(op.process)
 
     def on_invocation(self, op: Op) -> None:

@@ -160,6 +160,7 @@ class RecordBook(Checker):
             raise InvalidArgument(f"value {value!r} is sent twice; values are unique per partition: {op}")
 
     def on_crash(self, op: Op) -> None:
+        """Record that the open trim of the process may still happen."""
         self._unknown_trims.on_crash(op.process)
 
     def on_completion(self, invocation: Op, op: Op) -> None:

@@ -98,6 +98,7 @@ class SyncObjCluster(WithoutFaults):
         self._expected_up = dict.fromkeys(numbers, False)
 
     def _data_dir(self, node: int) -> Path:
+        """Return the data directory of a node."""
         return self._directory / f"node-{node}"
 
     # a system
@@ -187,6 +188,7 @@ class SyncObjCluster(WithoutFaults):
         return {}
 
     def logs(self) -> Mapping[int, str]:
+        """Return the text of each node's log."""
         return {node: process.log_text() for node, process in self._processes.items()}
 
     # victims
@@ -195,12 +197,15 @@ class SyncObjCluster(WithoutFaults):
         return self._processes[node].is_running
 
     def is_serving(self, node: int) -> bool:
+        """Return whether the node answers that it is ready."""
         return bool((self._status(node) or {}).get("ready"))
 
     def is_available(self) -> bool:
+        """Return whether all nodes serve."""
         return all(self.is_serving(node) for node in self._processes)
 
     def is_healthy(self) -> bool:
+        """Return whether all nodes serve; the library reports no more."""
         return self.is_available()
 
     def kill(self, node: int) -> str:
@@ -227,6 +232,7 @@ class SyncObjCluster(WithoutFaults):
         self._expected_up[node] = True
 
     def expect_end(self, node: int) -> None:
+        """Accept that the node exits on its own until it is launched again."""
         self._expected_up[node] = False
 
     def pause(self, node: int) -> str:
@@ -245,6 +251,7 @@ class SyncObjCluster(WithoutFaults):
         self._relay.cut(rpc)
 
     def link_effects(self, links: Sequence[Link]) -> str:
+        """Return the dropped bytes of these links since the last call; empty for none."""
         lost = self._relay.take_lost()
         return ", ".join(f"{a}→{b}: {lost[a, b]:,} bytes dropped" for a, b in links if (a, b) in lost)
 

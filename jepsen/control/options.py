@@ -63,4 +63,5 @@ class ControlOptions(RunOptions):
         return "\n\n".join([self.case.why, *([self.case.cure] if self.is_repaired else []), str(missing_records)])
 
     def schedule(self) -> tuple[Fault, ...]:
+        """Return the faults of the case."""
         return self.case.schedule(tuple(range(1, self.nodes + 1)), self.seconds)

@@ -115,6 +115,7 @@ class Peer:
         )
 
     def close(self) -> None:
+        """Stop the library's node, and wait for its end."""
         self._node.destroy_synchronous()
 
     @property

@@ -111,6 +111,7 @@ class _Lane:
             self.target.close()
 
     def _on_timer(self) -> None:
+        """Deliver the bytes that have become due."""
         self._timer = None
         self.deliver_due()
 
@@ -125,15 +126,18 @@ class _End(asyncio.Protocol):
         self._out, self._into, self._on_end = out, into, ended
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Connect the socket to its lanes, and deliver bytes that waited for it."""
         assert isinstance(transport, asyncio.Transport), "a stream"
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._out.source = self._into.target = transport
         self._into.deliver_due()
 
     def data_received(self, data: bytes) -> None:
+        """Forward received bytes."""
         self._out.send(data)
 
     def connection_lost(self, error: Exception | None) -> None:
+        """Close the outgoing lane; report the end."""
         self._out.source = self._into.target = None
         self._out.end()
         self._on_end()
@@ -234,6 +238,7 @@ class Relay:
         """Set the delay of all links from now on."""
 
         async def change() -> None:
+            """Set the delay of all later bytes."""
             self.delay_s = seconds
 
         self._call(change)
@@ -317,6 +322,7 @@ class Relay:
             self._lost_bytes[link] = self._lost_bytes.get(link, 0) + lost
 
     def remove_connection(self, connection: _Connection) -> None:
+        """Forget a connection that has ended."""
         self._connections.pop(connection, None)
 
     async def _listen(self) -> None:

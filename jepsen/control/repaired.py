@@ -25,18 +25,22 @@ class SyncedJournal(FileJournal):  # type: ignore[misc]  # the library has no an
         super().__init__(path)
 
     def add(self, command: bytes, idx: int, term: int) -> None:
+        """Append an entry, which the next `sync` makes durable."""
         self._is_dirty = True
         super().add(command, idx, term)
 
     def clear(self) -> None:
+        """Remove all entries; the next `sync` makes this durable."""
         self._is_dirty = True
         super().clear()
 
     def deleteEntriesFrom(self, entryFrom: int) -> None:  # noqa: N802, N803 - the library's name
+        """Cut the log; the next `sync` makes this durable."""
         self._is_dirty = True
         super().deleteEntriesFrom(entryFrom)
 
     def setCurrentTerm(self, term: int, votedForNodeId: str | None) -> None:  # noqa: N802, N803 - the library's name
+        """Store term and vote, which the next `sync` makes durable."""
         self._is_dirty = True
         super().setCurrentTerm(term, votedForNodeId)
 

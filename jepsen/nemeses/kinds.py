@@ -58,6 +58,7 @@ class Kill(Kind):
     """SIGKILL: written pages stay in the page cache."""
 
     def starts_nodes(self, fault: Fault) -> bool:
+        """Return true: the end of the fault launches the killed nodes."""
         return True
 
     def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
@@ -198,6 +199,7 @@ class Sync(DiskKind):
     """Slow or failing syncs; after a failed one the broker restarts, because its disk's state is unknown."""
 
     def starts_nodes(self, fault: Fault) -> bool:
+        """Return whether syncs fail, because then the nodes exit and are launched again."""
         return fault.shape != "slow"
 
     def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
@@ -235,6 +237,7 @@ class Damage(Kind):
         self._copies: dict[int, damage.Snapshot] = {}
 
     def starts_nodes(self, fault: Fault) -> bool:
+        """Return true: the end of the fault launches the damaged nodes."""
         return True
 
     def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:

@@ -122,6 +122,7 @@ class RealCluster:
     # faults
 
     def change(self, shape: str, node: int, place: TopicPartition) -> str:
+        """Change the members or replicas of the cluster (`Members.change`); return a description."""
         assert self._members is not None, "the system has not been started"
         return self._members.change(shape, node, place)
 
@@ -191,6 +192,7 @@ class RealCluster:
         self._expected_up[node] = node in self._remaining_nodes()  # a broker that left the cluster may exit
 
     def expect_end(self, node: int) -> None:
+        """Accept that the node exits on its own until it is launched again."""
         self._expected_up[node] = False
 
     def _record_exit(self, node: int) -> None:
@@ -208,15 +210,19 @@ class RealCluster:
         return f"node {node}, process {victim.pid}, is in state {state}" if state == _STOPPED else ""
 
     def resume(self, node: int) -> None:
+        """Continue the paused node with SIGCONT."""
         self._cluster.nodes[node].resume()
 
     def cut(self, rpc: Sequence[Link], gossip: Sequence[Link]) -> None:
+        """Cut these links and restore all others, for RPC and for gossip."""
         self._cluster.set_cuts(rpc, gossip)
 
     def set_conditions(self, links: Sequence[Link], conditions: NetworkConditions) -> None:
+        """Set the conditions of these links; `NetworkConditions()` removes them."""
         self._cluster.set_conditions(links, conditions)
 
     def reset_connections(self, links: Sequence[Link]) -> int:
+        """Reset the connections on these links; return their number."""
         return self._cluster.reset_connections(links)
 
     def cut_clients(self, nodes: Sequence[int], *, answers_only: bool) -> str:
@@ -261,6 +267,7 @@ class RealCluster:
         return self._clocks
 
     def clock_error_s(self, node: int) -> float | None:
+        """Return the offset of the node's clock in seconds, measured by its answers; None if unknown."""
         return self._clocks[node].measure_offset(self._cluster.nodes[node].http)
 
     def leader(self, place: TopicPartition) -> int | None:
@@ -319,6 +326,7 @@ class RealCluster:
             node.wait_ready(max(1.0, until - time.monotonic()))
 
     def _are_all_up(self) -> bool:
+        """Return whether all remaining nodes run."""
         return all(self.is_up(node) for node in self._remaining_nodes())
 
     def stop(self) -> list[str]:
@@ -327,6 +335,7 @@ class RealCluster:
         return [problem for node in nodes if (problem := _stop(node)) is not None]
 
     def data_dirs(self) -> Mapping[int, Path]:
+        """Return the data directory of each remaining node."""
         return {number: self._cluster.nodes[number].data_dir for number in self._remaining_nodes()}
 
     def logs(self) -> Mapping[int, str]:

@@ -64,6 +64,7 @@ class _Client:
                 self.figures = orjson.loads(line)
 
     def send(self, line: bytes) -> None:
+        """Write a line to the client's standard input."""
         assert self.process.stdin is not None, "its stdin is a pipe"
         self.process.stdin.write(line)
         self.process.stdin.flush()

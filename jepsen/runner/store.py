@@ -61,9 +61,11 @@ class Store:
         shutil.rmtree(self.parts)
 
     def write_json(self, name: str, content: Any) -> None:
+        """Write a file of indented JSON into the run's directory."""
         (self.path / name).write_bytes(orjson.dumps(content, option=_INDENT))
 
     def write_text(self, name: str, text: str) -> None:
+        """Write a text file into the run's directory."""
         (self.path / name).write_text(text)
 
     def drop_data(self) -> None:

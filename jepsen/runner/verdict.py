@@ -115,6 +115,7 @@ class _HistoryPass:
             self._record_answer(invocation, op, entry)
 
     def _count(self, kind: str, outcome: str) -> None:
+        """Count an operation by its kind and outcome."""
         by_outcome = self._counts.setdefault(kind, {})
         by_outcome[outcome] = by_outcome.get(outcome, 0) + 1
 

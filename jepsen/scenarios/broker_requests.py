@@ -16,6 +16,7 @@ NO_ROOM: Final = 507
 
 
 def partition_path(place: TopicPartition) -> str:
+    """Return the HTTP path of a partition."""
     return f"/topics/{place.topic}/partitions/{place.partition}"
 
 

@@ -24,6 +24,7 @@ class Plan(NamedTuple):
     """Number of further topics that each client creates and deletes itself."""
 
     def places(self) -> tuple[TopicPartition, ...]:
+        """Return all partitions of all topics."""
         return tuple(
             TopicPartition(topic, number) for topic, count in self.partitions.items() for number in range(count)
         )

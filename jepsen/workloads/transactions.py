@@ -53,4 +53,5 @@ def begin(client: Client) -> None:
 
 
 def _places(client: Client, topic: str) -> list[TopicPartition]:
+    """Return the client's partitions of a topic."""
     return [place for place in client.partitions if place.topic == topic]

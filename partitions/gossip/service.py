@@ -224,6 +224,7 @@ class Gossip:
         return None if description is None else parse_address_or_none(description.rpc)
 
     def _member(self, node: NodeId) -> GossipMember | None:
+        """Return the member with this node id; None without gossip, or if the node is unknown."""
         return None if self._agent is None else self._agent.member(node)
 
     # announcements

@@ -147,11 +147,13 @@ class ConsumerGroup:
         )
 
     def add(self, member: Member) -> None:
+        """Add a member; a static one is found by its instance id, too."""
         self.members[member.member_id] = member
         if member.instance_id is not None:
             self.instances[member.instance_id] = member.member_id
 
     def remove(self, member: Member) -> None:
+        """Remove a member of the group."""
         del self.members[member.member_id]
         if member.instance_id is not None:
             del self.instances[member.instance_id]

@@ -253,6 +253,7 @@ def _make_record(kind: type[Row], raw: list[Any]) -> Row:
 
 
 def _pack_key(kind: int, fields: list[Any]) -> bytes:
+    """Return the bytes of a key: its kind, then the fields."""
     return _KIND.pack(kind) + _pack(fields, KEY_BYTES_MAX)
 
 

@@ -33,6 +33,7 @@ class LeaderOffsets:
         self._topics = topics
 
     def _topic(self, name: str) -> Topic:
+        """Return the topic with this name. Raises `UnknownTopic`."""
         found = self._topics.get(name)
         if found is None:
             raise UnknownTopic(f"topic {name!r} does not exist; create it first")

@@ -101,6 +101,7 @@ class TopicLeaders:
         return None
 
     def _topic_leader(self, topic: Topic, leaders: dict[Partition, PartitionLeader]) -> TopicLeader:
+        """Return the row of a topic, with the known leaders of its partitions."""
         return TopicLeader(topic.name, topic.is_internal, [leaders[each] for each in topic.partitions])
 
     async def _find_leaders(self, partitions: Sequence[Partition]) -> dict[Partition, PartitionLeader]:
@@ -121,6 +122,7 @@ class TopicLeaders:
         return {node for node in nodes if self._is_alive(node)}
 
     def _is_alive(self, node: NodeId) -> bool:
+        """Return whether the node is this one, or alive."""
         return node == self._me or self._node.is_alive(node)
 
     def _local_leader(self, partition: Partition, alive: set[NodeId]) -> PartitionLeader:

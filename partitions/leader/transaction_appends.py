@@ -93,9 +93,11 @@ class TransactionAppends:
         """Append at the leader, here or on another node; look up the leader again until the deadline."""
 
         async def append_here(_: Replica) -> ReplicaAppended:
+            """Append to the replica that leads in this process."""
             return await self._append_here(topic, target.number, body, transactional_id, deadline)
 
         async def forward(node: NodeId) -> ReplicaAppended:
+            """Append through the node that leads the partition."""
             return await self._forward(node, target, body, transactional_id, deadline)
 
         done = await self._router.call(target, deadline, append_here, forward, only_reads=False)

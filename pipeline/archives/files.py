@@ -105,9 +105,11 @@ class Files:
         """Sync these directories and those above them up to the archive; does nothing for remote files."""
 
     def open_output(self, name: str) -> pa.NativeFile:
+        """Open a new file for writing."""
         return self._system.open_output_stream(self._path_of(name), compression=None)
 
     def open_input(self, name: str) -> pa.NativeFile:
+        """Open a file for reading."""
         return self._system.open_input_file(self._path_of(name))
 
 

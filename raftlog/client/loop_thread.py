@@ -138,6 +138,7 @@ def waiting_call(
 
     @wraps(method)
     def call(self: ThreadedClient[C], /, *args: P.args, **named: P.kwargs) -> R:
+        """Run the client's method in the thread's loop, and wait for its result."""
         return self._thread.call(method(self._client, *args, **named))
 
     return call
@@ -148,6 +149,7 @@ def loop_call(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[Th
 
     @wraps(method)
     def call(self: ThreadedClient[C], /, *args: P.args, **named: P.kwargs) -> R:
+        """Call the client's method in the thread's loop, and return its result."""
         return self._thread.create(lambda: method(self._client, *args, **named))
 
     return call
@@ -160,6 +162,7 @@ def closing_call(
 
     @wraps(method)
     def call(self: ThreadedClient[C], /, *args: P.args, **named: P.kwargs) -> R:
+        """Run the client's method in the thread's loop, then end the thread."""
         return self._end(method(self._client, *args, **named))
 
     return call

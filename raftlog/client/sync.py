@@ -168,15 +168,19 @@ class _ThreadedOffsets:
         self._offsets, self._thread = offsets, thread
 
     async def begin(self) -> None:
+        """Begin a transaction in the consumer's loop."""
         await wrap_future(self._thread.submit(self._offsets.begin()))
 
     async def collect(self) -> OffsetsOfGroup:
+        """Return the offsets to commit, from the consumer's loop."""
         return await wrap_future(self._thread.submit(self._offsets.collect()))
 
     async def set_committed(self, offsets: OffsetsOfGroup) -> None:
+        """Record the committed offsets in the consumer's loop, also if this call is cancelled."""
         await shield(wrap_future(self._thread.submit(self._offsets.set_committed(offsets))))
 
     async def rewind(self) -> None:
+        """Reset the positions in the consumer's loop, also if this call is cancelled."""
         await shield(wrap_future(self._thread.submit(self._offsets.rewind())))
 
 

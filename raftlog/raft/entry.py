@@ -74,9 +74,11 @@ class EmptyPayloads:
     """Factory of payloads without bytes, for drivers that keep entries as objects."""
 
     def no_op(self) -> Proposal:
+        """Return a proposal without payload."""
         return Proposal(None, 0)
 
     def configuration(self, configuration: Configuration, replaces_index: Index) -> Proposal:
+        """Return a proposal without payload."""
         return Proposal(None, 0)
 
 

@@ -63,9 +63,13 @@ class Disk(Protocol):
         With `read_only` the file may belong to another user or to a read-only file system; writing raises `OSError`."""
         ...
 
-    def exists(self, path: str) -> bool: ...
+    def exists(self, path: str) -> bool:
+        """Return whether the path is the name of a file or directory."""
+        ...
 
-    def is_directory(self, path: str) -> bool: ...
+    def is_directory(self, path: str) -> bool:
+        """Return whether the path is that of a directory."""
+        ...
 
     def list_directory(self, path: str) -> list[str]:
         """Return the names in the directory, sorted."""
@@ -79,7 +83,9 @@ class Disk(Protocol):
         """Replace `new` by `old` atomically. Durable by the sync of both parents."""
         ...
 
-    def unlink(self, path: str) -> None: ...
+    def unlink(self, path: str) -> None:
+        """Remove a file's name. Raises `FileNotFoundError`."""
+        ...
 
     def remove_directory(self, path: str) -> None:
         """Remove an empty directory."""

@@ -35,6 +35,7 @@ class JsonFile:
         """Content of the file except `format`, `kind` and `crc32c`; not checked."""
 
     def text(self, name: str) -> str:
+        """Return a field that is text. Raises `SmallFileDamaged` for any other value."""
         return self._get_typed(name, str, "a text")
 
     def text_or_none(self, name: str, default: Any = _MISSING) -> str | None:
@@ -60,6 +61,7 @@ class JsonFile:
         return value if type(value) is list else self._get_typed(name, list, "a list")
 
     def uuid(self, name: str) -> UUID:
+        """Return a field that is a uuid. Raises `SmallFileDamaged` for any other value."""
         return self.parse_field(name, parse_uuid, "a uuid")
 
     def parse_field(self, name: str, parse: Callable[[Any], T], expected: str, default: Any = _MISSING) -> T:

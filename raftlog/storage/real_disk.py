@@ -80,6 +80,7 @@ class RealDisk:
         return file
 
     def exists(self, path: str) -> bool:
+        """Return whether the path has a name in its directory, even that of a broken symbolic link."""
         return os.path.lexists(path)
 
     def is_directory(self, path: str) -> bool:
@@ -427,6 +428,7 @@ class FilesystemSyncLock:
         self._end: Callable[[], None] | None = end
 
     def release(self) -> None:
+        """Release the lock, and end the watch of the file system."""
         if self._end is not None:
             self._end()
             self._end = None

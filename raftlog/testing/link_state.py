@@ -176,4 +176,5 @@ class LinkStates:
         return changed
 
     def counters(self) -> list[tuple[int, int, TrafficCounters]]:
+        """Return the counters of all links: from node, to node, counters."""
         return [(*link, link_state.counters) for link, link_state in self._states.items()]

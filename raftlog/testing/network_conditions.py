@@ -103,6 +103,7 @@ class LinkCounters(NamedTuple):
     gossip: TrafficCounters
 
     def subtract(self, earlier: "LinkCounters") -> "LinkCounters":
+        """Return the counts since the `earlier` ones."""
         return LinkCounters(self.rpc.subtract(earlier.rpc), self.gossip.subtract(earlier.gossip))
 
     def __str__(self) -> str:

@@ -34,6 +34,7 @@ class Side(asyncio.Protocol):
         self._pause_reasons: set[str] = set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Bound the write buffer, and report that the socket is open."""
         self.transport = cast(asyncio.Transport, transport)  # uvloop's is none by type
         self.transport.set_write_buffer_limits(BUFFER_BYTES_MAX)
         self._made()
@@ -42,14 +43,17 @@ class Side(asyncio.Protocol):
         self._received(data)
 
     def connection_lost(self, error: Exception | None) -> None:
+        """Report that the socket is closed."""
         self.transport = None
         self._ended()
 
     def pause_writing(self) -> None:
+        """Report that the write buffer is full."""
         self.is_full = True
         self.filled()
 
     def resume_writing(self) -> None:
+        """Report that the write buffer has room again."""
         self.is_full = False
         self.drained()
 
@@ -67,6 +71,7 @@ class Side(asyncio.Protocol):
                 self.transport.resume_reading()
 
     def write(self, data: bytes) -> None:
+        """Write bytes, unless the socket is closed."""
         if self.transport is not None:
             self.transport.write(data)
 
@@ -76,6 +81,7 @@ class Side(asyncio.Protocol):
             self.transport.close()
 
     def abort(self) -> None:
+        """Close the socket at once, unless it is closed."""
         if self.transport is not None:
             self.transport.abort()
 

@@ -119,6 +119,7 @@ class History:
 
 
 def _new_column() -> "array[float]":
+    """Return a column without values."""
     return array("d", [_NONE]) * SAMPLES_MAX
 
 

@@ -147,5 +147,6 @@ class GroupV3Handlers(V3Handlers, GroupAnswers):
         return [lag for lag in lags if visible.has_topic(lag.topic)]
 
     def _make_shapes(self, request: web.BaseRequest) -> GroupShapes:
+        """Return the shapes of answers with URLs at the address to which the request was sent."""
         cluster_id = self._broker.cluster_id
         return GroupShapes(cluster_url(base_url(request), cluster_id), cluster_id)

@@ -37,6 +37,7 @@ class GroupShapes:
         self._cluster_id = cluster_id
 
     def url(self, group: str) -> str:
+        """Return the URL of a group."""
         return f"{self.groups_url}/{_segment(group)}"
 
     def group(self, found: GroupListing | GroupDetails) -> GroupDescription:
@@ -67,6 +68,7 @@ class GroupShapes:
         )
 
     def assignments_url(self, group: str, member_id: str) -> str:
+        """Return the URL of a group member's assignments."""
         return self._consumer_url(group, member_id) + "/assignments"
 
     def assignment(self, group: str, member_id: str, topic: str, partition: int) -> ConsumerAssignment:

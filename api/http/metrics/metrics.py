@@ -49,6 +49,7 @@ class _Families(Collector):
         self._families = families
 
     def collect(self) -> Iterable[Metric]:
+        """Return the metrics; called by the Prometheus library."""
         return self._families
 
 

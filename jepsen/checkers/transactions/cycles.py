@@ -32,6 +32,7 @@ class EventGraph:
         return len(self._edges) - 1
 
     def add_edge(self, source: int, target: int, kind: EdgeKind) -> None:
+        """Add an edge: the event `source` happened before the event `target`."""
         self._edges[source].append(Edge(source, target, kind))
 
     def write_cycles(self) -> Iterator[list[Edge]]:

@@ -261,9 +261,11 @@ class AioAssigned(AioConsumer):
         return start[wanted], end[wanted]
 
     async def commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> None:
+        """Commit offsets of the group, without a member. Raises `Unavailable` or `OutcomeUnknown`."""
         await self._commit(offsets, timeout_ms)
 
     async def committed(self, places: Sequence[TopicPartition], timeout_ms: int) -> dict[TopicPartition, Offset]:
+        """Return the group's committed offsets; partitions without one are omitted. Raises `Unavailable`."""
         return await self._committed(places, timeout_ms)
 
 
@@ -278,6 +280,7 @@ class AioSubscribed(AioConsumer):
         await self.close()
 
     async def poll(self, *, timeout_ms: int) -> Sequence[ConsumedRecord]:
+        """Return the next records; empty if none arrives within the timeout. Raises `Unavailable`."""
         return await self._poll(await self._ensure_started(), timeout_ms)
 
 
@@ -291,6 +294,7 @@ class AioMember(AioConsumer, ConsumerRebalanceListener):  # type: ignore[misc]  
         self._committing = asyncio.Lock()
 
     async def start(self) -> None:
+        """Start the consumer, which joins the group. Raises `Unavailable`."""
         await self._ensure_started(self)
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
@@ -308,6 +312,7 @@ class AioMember(AioConsumer, ConsumerRebalanceListener):  # type: ignore[misc]  
         return MemberIdentity("", -1) if coordinator is None else _member_identity(coordinator)
 
     async def poll(self, timeout_ms: int) -> Sequence[ConsumedRecord]:
+        """Return the next records; empty if none arrives within the timeout. Raises `Unavailable`."""
         return await self._poll(await self._ensure_started(self), timeout_ms)
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -316,6 +321,7 @@ class AioMember(AioConsumer, ConsumerRebalanceListener):  # type: ignore[misc]  
             await self._commit(offsets, REQUEST_MS)
 
     async def committed(self, places: Sequence[TopicPartition], timeout_ms: int) -> dict[TopicPartition, Offset]:
+        """Return the group's committed offsets; partitions without one are omitted. Raises `Unavailable`."""
         return await self._committed(places, timeout_ms)
 
 
@@ -392,10 +398,12 @@ def _session_settings(session_timeout_ms: int, poll_interval_ms_max: int) -> dic
 
 
 def _member_identity(coordinator: Any) -> MemberIdentity:
+    """Return the member id and generation of the library's group coordinator object."""
     return MemberIdentity(str(coordinator.member_id), int(coordinator.generation))
 
 
 def _convert_record(record: Any) -> ConsumedRecord:
+    """Return the record of the library as `ConsumedRecord`."""
     return ConsumedRecord(
         record.topic, record.partition, record.offset, record.timestamp, record.key, record.value, list(record.headers)
     )

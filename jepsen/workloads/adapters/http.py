@@ -40,10 +40,12 @@ class HttpAdapter:
         )
 
     def new_sender(self) -> PlainProducer:
+        """Return the sender of plain requests, each sent once."""
         history, partitions, values, senders, random = self._share
         return PlainProducer(self.access, history, partitions, values, senders, random)
 
     def new_member(self, process: int, joins: int, topics: Mapping[str, int], random: Random) -> Member:
+        """Return a group member of the HTTP group protocol; its joins need no process number of their own."""
         return Member(self._addresses, self.access, self._share.history, process, topics, random)
 
     async def close(self) -> None:

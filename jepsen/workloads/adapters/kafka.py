@@ -95,19 +95,23 @@ class KafkaAdapter:
         self._senders: list[KafkaSender] = []
 
     def new_producer(self, random: Random, times: ProducerTimes) -> RecordProducer:
+        """Return the library's producer that retries until the delivery timeout."""
         return self._library.new_producer(times)
 
     def new_consumer(
         self, random: Random, topics: Sequence[str], group: str, session_timeout_ms: int, wait_ms: int
     ) -> SubscribedConsumer:
+        """Return the library's group member with automatic commits."""
         return self._library.new_consumer(topics, group, session_timeout_ms, wait_ms)
 
     def new_sender(self) -> KafkaSender:
+        """Return a sender of plain requests, which `close` closes."""
         sender = KafkaSender(self._library, self._share)
         self._senders.append(sender)
         return sender
 
     def new_member(self, process: int, joins: int, topics: Mapping[str, int], random: Random) -> KafkaMember:
+        """Return a group member; `joins` is the process number of its joins in the history."""
         return KafkaMember(self._library, self._share.history, process, joins, sorted(topics), random)
 
     async def close(self) -> None:

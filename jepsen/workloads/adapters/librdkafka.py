@@ -189,6 +189,7 @@ class LibrdkafkaAssigned(LibrdkafkaConsumer):
         return found
 
     async def commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> None:
+        """Commit offsets of the group, without a member."""
         await self._try_commit(offsets)
 
 
@@ -207,6 +208,7 @@ class LibrdkafkaSubscribed(LibrdkafkaConsumer):
         await self.close()
 
     async def poll(self, *, timeout_ms: int) -> Sequence[ConsumedRecord]:
+        """Return the next records; empty if none arrives within the timeout. Raises `Unavailable`."""
         return await self._call(partial(self._consume, timeout_ms))
 
 
@@ -245,9 +247,11 @@ class LibrdkafkaMember(LibrdkafkaConsumer):
         return MemberIdentity(member.decode(), int.from_bytes(rest[:4], "little", signed=True))
 
     async def poll(self, timeout_ms: int) -> Sequence[ConsumedRecord]:
+        """Return the next records; empty if none arrives within the timeout. Raises `Unavailable`."""
         return await self._call(partial(self._consume, timeout_ms))
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit offsets under the member's identity."""
         await self._try_commit(offsets)
 
 

@@ -65,9 +65,11 @@ class LibrdkafkaTransactional:
                 return
 
     async def start(self) -> None:
+        """Initialize the transactional id, which fences earlier producers. Raises `Unavailable`."""
         await self._try(lambda: self._producer.init_transactions(self._settings.timeout_ms / 1000))
 
     async def begin(self) -> None:
+        """Begin a transaction. Raises `Unavailable`."""
         await self._try(self._producer.begin_transaction)
 
     async def append(self, place: TopicPartition, value: bytes) -> Offset:
@@ -127,6 +129,7 @@ class LibrdkafkaTransactional:
         raise Unavailable(f"aborted: {error}") from error
 
     async def abort(self) -> None:
+        """Abort the transaction. Raises `Unavailable`."""
         await self._try(lambda: self._producer.abort_transaction(self._settings.timeout_ms / 1000))
 
     async def close(self) -> None:
@@ -152,6 +155,7 @@ class LibrdkafkaChainConsumer(LibrdkafkaConsumer):
         self._topic = settings.topic
 
     async def start(self) -> None:
+        """Subscribe to the input topic; the library joins the group with the first poll."""
         await self._call(lambda: self._consumer.subscribe([self._topic]))
 
     def group_metadata(self) -> object:
@@ -159,6 +163,7 @@ class LibrdkafkaChainConsumer(LibrdkafkaConsumer):
         return self._consumer.consumer_group_metadata()
 
     async def poll(self, timeout_ms: int) -> list[ConsumedRecord]:
+        """Return the next committed records; empty if none arrives within the timeout."""
         return await self._call(partial(self._consume, timeout_ms))
 
     async def stable(self, timeout_ms: int) -> dict[TopicPartition, Offset | None]:

@@ -207,9 +207,11 @@ class Client:
 
 
 async def _run_role(run: RoleRun, until_s: float) -> None:
+    """Run a role until a time of the loop."""
     await run(until_s)
 
 
 def print_line(line: bytes) -> None:
+    """Write a line to standard output at once."""
     sys.stdout.buffer.write(line + b"\n")
     sys.stdout.buffer.flush()

@@ -167,6 +167,7 @@ class ClusterState:
         return topic
 
     def topic_names(self) -> list[str]:
+        """Return the names of all topics, internal ones included, sorted."""
         return sorted(self._ids_by_name)
 
     def has_topic(self, name: str) -> bool:

@@ -60,6 +60,7 @@ class Table(Generic[K, R]):
         return self._rows.pop(key)
 
     def get(self, key: K) -> R | None:
+        """Return the row with this key; None if there is none."""
         return self._rows.get(key)
 
     def __getitem__(self, key: K) -> R:

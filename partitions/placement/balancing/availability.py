@@ -41,6 +41,7 @@ class Availability:
                 self._since.pop(node, None)
 
     def is_reachable(self, node: int) -> bool:
+        """Return whether the last call of `record` found the broker connected."""
         return node in self._since
 
     def is_available(self, node: int, now: float) -> bool:

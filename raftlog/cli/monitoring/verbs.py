@@ -99,10 +99,12 @@ def dashboards(directory: Path, only: str | None, job_name: str, docs_url: str) 
 
 
 def _print_document(document: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print a document as YAML or JSON."""
     click.echo(_format(document, as_json=as_json), nl=False)
 
 
 def _format(document: Mapping[str, Any], *, as_json: bool) -> bytes:
+    """Return a document as YAML or JSON."""
     if as_json:
         return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=_LINE_WIDTH)

@@ -29,6 +29,7 @@ class _LateFormatter(logging.Formatter):
         self._formatter: logging.Formatter | None = None
 
     def format(self, record: logging.LogRecord) -> str:
+        """Format a record; the formatter's module is imported with the first one."""
         if self._formatter is None:
             self._formatter = importlib.import_module(_LINES).make_formatter(self._line_format)
         assert self._formatter is not None

@@ -301,6 +301,7 @@ class JournalFiles:
         self._disk.unlink(file.path)
 
     def close(self) -> None:
+        """Close all files."""
         growing = [self._growing] if self._growing else []
         for each in (*self._live, *self._spares, *growing):
             each.file.close()

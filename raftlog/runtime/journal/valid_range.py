@@ -169,6 +169,7 @@ def _check_bad_blocks(survey: FileSurvey, block: int, count: int, reason: str, v
 
 
 def _count_blocks(file: File) -> int:
+    """Return the number of whole blocks in a file."""
     return file.size() // BLOCK_SIZE
 
 

@@ -186,9 +186,11 @@ class BatchPayloads(ControlPayloads):
         self._wall_ms = wall_ms
 
     def no_op(self) -> Proposal:
+        """Return the proposal of a no-op batch."""
         batch = build_no_op_batch(self._wall_ms())
         return Proposal(batch, len(batch))
 
     def configuration(self, configuration: Configuration, replaces_index: Index) -> Proposal:
+        """Return the proposal of a configuration batch."""
         batch = build_configuration_batch(configuration, replaces_index, self._wall_ms())
         return Proposal(batch, len(batch))
