@@ -141,6 +141,7 @@ class BrokerSettings:
     """Timing and sizes of the Raft groups and their journal."""
 
     def __post_init__(self) -> None:
+        """Complete the settings that depend on others. Raises `InvalidArgument` for a value out of range."""
         object.__setattr__(self, "data_dir", os.path.abspath(self.data_dir))
         object.__setattr__(self, "host_label", self.host_label or f"node-{self.node_id}")
         find_hash(self.partitioner)

@@ -96,6 +96,7 @@ class ChangeGuard:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Stop the log if an interruption, and not an ordinary error, ended the change."""
         if error is not None and not isinstance(error, Exception):
             self._commit.log.stop_after_interruption(error)
 

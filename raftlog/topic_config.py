@@ -45,6 +45,7 @@ class LogConfig:
     """Milliseconds after which unsynced records are synced, when `flush_messages` is above 1."""
 
     def __post_init__(self) -> None:
+        """Raise `InvalidArgument` for a value out of range, and complete `flush_ms`."""
         for name, (low, high) in bounds_of(type(self)).items():
             value = getattr(self, name)
             if value is not None and not low <= value <= high:
@@ -105,6 +106,7 @@ class TopicConfig(LogConfig):
     """Distance from the broker's clock into the future above which a timestamp is refused."""
 
     def __post_init__(self) -> None:
+        """Raise `InvalidArgument` for values that are out of range or contradict each other."""
         LogConfig.__post_init__(self)
         if self.max_compaction_lag_ms is not None and self.max_compaction_lag_ms < self.min_compaction_lag_ms:
             raise InvalidArgument(

@@ -22,11 +22,11 @@ _logger = logging.getLogger(__name__)
 
 
 class Lines:
-    """Splitter of input into lines: calls `take(line)`, or `too_long(bytes)` with the size of an overlong line."""
+    """Splitter of input into lines: calls `on_line(line)`, or `on_too_long(bytes)` with the size of a longer line."""
 
-    def __init__(self, take: Callable[[bytes], None], too_long: Callable[[int], None]) -> None:
-        """Call `take` with each complete line, and `too_long` with the size of one above the limit."""
-        self._take, self._too_long = take, too_long
+    def __init__(self, on_line: Callable[[bytes], None], on_too_long: Callable[[int], None]) -> None:
+        """Call `on_line` with each complete line, and `on_too_long` with the size of one above the limit."""
+        self._on_line, self._on_too_long = on_line, on_too_long
         self._parts: list[bytes] = []
         self._size = 0
         self._dropped = 0
@@ -57,9 +57,9 @@ class Lines:
     def _end_line(self) -> None:
         """Pass the present line on, or report that it was too long."""
         if self._dropped:
-            self._too_long(self._dropped)
+            self._on_too_long(self._dropped)
         else:
-            self._take(b"".join(self._parts))
+            self._on_line(b"".join(self._parts))
         self._parts, self._size, self._dropped = [], 0, 0
 
 

@@ -61,6 +61,7 @@ class Verdict(NamedTuple):
         return not self.undecided and not self.counts.keys() - set(tolerated)
 
     def __str__(self) -> str:
+        """Return the numbers of operations and anomalies, and all reported anomalies, as text."""
         kinds = ", ".join(f"{count} {kind}" for kind, count in self.counts.items())
         text = f"{self.operations} operations{f': {kinds}' if kinds else ', no anomaly'}"
         if self.undecided:

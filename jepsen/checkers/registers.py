@@ -44,6 +44,7 @@ class Operation:
         return (self.invocation,) if self.completion is None else (self.invocation, self.completion)
 
     def __str__(self) -> str:
+        """Return the text of the operation: kind, value and process."""
         what = _format_value(self.value)
         if self.kind == CAS:
             what = f"{_format_value(self.expected)} to {what}"

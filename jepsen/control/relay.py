@@ -121,9 +121,9 @@ class _End(asyncio.Protocol):
 
     It passes received bytes to `out`, and sends the bytes of `into`."""
 
-    def __init__(self, out: _Lane, into: _Lane, ended: Callable[[], None]) -> None:
-        """Connect a socket to two lanes; `ended` is called when the socket is closed."""
-        self._out, self._into, self._on_end = out, into, ended
+    def __init__(self, out: _Lane, into: _Lane, on_end: Callable[[], None]) -> None:
+        """Connect a socket to two lanes; `on_end` is called when the socket is closed."""
+        self._out, self._into, self._on_end = out, into, on_end
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Connect the socket to its lanes, and deliver bytes that waited for it."""

@@ -50,6 +50,7 @@ class Fault(NamedTuple):
         return self._replace(begin_s=begin_s, end_s=begin_s + self.end_s - self.begin_s)
 
     def __str__(self) -> str:
+        """Return the text of the fault: kind, shape, and nodes or links."""
         names = ", ".join(map(str, self.nodes))
         if self.kind == "members":
             return f"order to {self.shape}, node {names}, partition {self.of_leader}"

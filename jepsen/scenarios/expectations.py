@@ -15,6 +15,7 @@ class WriteGapBound:
         self.seconds_max: Final = seconds_max
 
     def __call__(self, options: RunOptions, outcome: Outcome, checked: CheckResult) -> Iterable[str]:
+        """Yield a sentence for each fault during which the log was without a write for too long."""
         places = options.plan.places()
         for fault in outcome.happened:
             figures = checked.availability.figures_of(fault, places, outcome.begin_ns)

@@ -68,6 +68,7 @@ class SteadyProducer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Stop the producer, and wait for its last deliveries."""
         self._is_over.set()
         self._thread.join(_END_S_MAX)
         if self._thread.is_alive():

@@ -47,10 +47,10 @@ def _on_instance(method: Callable[..., Awaitable[A]]) -> Handler[A]:
 
     The method gets the request's other fields and the deadline."""
 
-    async def serve(registry: Registry, coordinator: GroupCoordinator, asked: Any, deadline: Deadline) -> A:
+    async def serve(registry: Registry, coordinator: GroupCoordinator, request: Any, deadline: Deadline) -> A:
         """Call the method of the instance that the request names."""
-        async with _confirm_on_error(coordinator, deadline), registry.use(coordinator, *asked[:2]) as instance:
-            return await method(instance, *asked[2:], deadline)
+        async with _confirm_on_error(coordinator, deadline), registry.use(coordinator, *request[:2]) as instance:
+            return await method(instance, *request[2:], deadline)
 
     return serve
 
@@ -58,9 +58,9 @@ def _on_instance(method: Callable[..., Awaitable[A]]) -> Handler[A]:
 def _read_state(read: Callable[[Instance], A]) -> Handler[A]:
     """Return a handler that reads the named instance's state, and then confirms that this coordinator still leads."""
 
-    async def serve(registry: Registry, coordinator: GroupCoordinator, asked: InstanceName, deadline: Deadline) -> A:
+    async def serve(registry: Registry, coordinator: GroupCoordinator, request: InstanceName, deadline: Deadline) -> A:
         """Read the instance that the request names, and confirm that this coordinator still leads."""
-        async with _confirm_on_error(coordinator, deadline), registry.use(coordinator, *asked) as instance:
+        async with _confirm_on_error(coordinator, deadline), registry.use(coordinator, *request) as instance:
             found = read(instance)
             await coordinator.confirm(deadline)
             return found
@@ -82,16 +82,18 @@ async def _confirm_on_error(coordinator: GroupCoordinator, deadline: Deadline) -
         raise
 
 
-async def _create(registry: Registry, coordinator: GroupCoordinator, asked: CreateInstance, deadline: Deadline) -> None:
+async def _create(
+    registry: Registry, coordinator: GroupCoordinator, request: CreateInstance, deadline: Deadline
+) -> None:
     """Create an instance with the requested settings."""
     async with _confirm_on_error(coordinator, deadline):
-        settings = read_stored_settings(asked.settings)
-        await registry.create(coordinator, asked.group, asked.name, settings, deadline)
+        settings = read_stored_settings(request.settings)
+        await registry.create(coordinator, request.group, request.name, settings, deadline)
 
 
-async def _delete(registry: Registry, coordinator: GroupCoordinator, asked: InstanceName, deadline: Deadline) -> None:
+async def _delete(registry: Registry, coordinator: GroupCoordinator, request: InstanceName, deadline: Deadline) -> None:
     """Delete an instance on request."""
-    async with _confirm_on_error(coordinator, deadline), registry.use(coordinator, *asked) as instance:
+    async with _confirm_on_error(coordinator, deadline), registry.use(coordinator, *request) as instance:
         await registry.delete(coordinator, instance, is_wanted=True, deadline=deadline)
 
 

@@ -58,8 +58,8 @@ _NONE_NAMED = _NamedMembers((), False)
 class Introductions(BackgroundLoop):
     """Search for the addresses of members to which this process has no connection; from `start` to `stop`.
 
-    `away` returns the members that are not connected, with their descriptions; those in `known` do not count. `learned`
-    is called when `known` has changed."""
+    `unconnected_members` returns the members that are not connected, with their descriptions; those in `known` do not
+    count. `on_learned` is called when `known` has changed."""
 
     purpose = "looking for nodes that are away"
 
@@ -67,18 +67,19 @@ class Introductions(BackgroundLoop):
         self,
         node: Node,
         settings: MetadataSettings,
-        away: Callable[[], dict[ReplicaId, BootstrapMember | None]],
-        learned: Callable[[], None],
+        unconnected_members: Callable[[], dict[ReplicaId, BootstrapMember | None]],
+        on_learned: Callable[[], None],
     ) -> None:
         """Prepare the search.
 
-        `away` returns the members without a connection; `learned` is called when `known` has changed."""
+        `unconnected_members` returns the members without a connection. `on_learned` is called when `known` has
+        changed."""
         self.known: dict[NodeId, NodeIntroduction] = {}
         """Newest descriptions by other nodes."""
         self.hint: Callable[[ReplicaId], Address | None] = lambda replica: None
         """Function that returns the address of a member according to gossip, which is probed too; None if unknown."""
         self._node, self._settings = node, settings
-        self._away, self._learned = away, learned
+        self._away, self._learned = unconnected_members, on_learned
 
     async def _run(self) -> None:
         """Search for unconnected members, with doubling pauses while there are any."""

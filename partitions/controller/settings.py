@@ -43,6 +43,7 @@ class MetadataSettings:
     """Longest time for which applying committed entries may block the loop."""
 
     def __post_init__(self) -> None:
+        """Raise `InvalidArgument` for a malformed seed, or a number that is not above 0."""
         for seed in self.seeds:
             address_text(seed)
         for name in self.__slots__:

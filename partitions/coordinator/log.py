@@ -108,15 +108,15 @@ class LogWriter:
         appended = self._replica.append(_build_batches(given, self._wall_ms()), ALL)
         appended.add_done_callback(lambda future: self._on_append(given, future))
 
-    def _on_append(self, given: list[_PendingEntries], appended: "asyncio.Future[ReplicaAppended]") -> None:
+    def _on_append(self, pending: list[_PendingEntries], appended: "asyncio.Future[ReplicaAppended]") -> None:
         """Apply the committed entries and complete their futures; or fail them with the error of the append."""
         error = appended.exception()
         if error is not None:
-            self._fail(given, copied_error(error))
+            self._fail(pending, copied_error(error))
             return
-        self._clear_newest(given)
+        self._clear_newest(pending)
         is_next = self._reach(appended.result())
-        for entries, records, size, done in given:
+        for entries, records, size, done in pending:
             if is_next:
                 self._folded.advance(entries, len(records))
             self._folded.forget(entries)
@@ -124,26 +124,26 @@ class LogWriter:
             if not done.done():
                 done.set_result(None)
 
-    def _clear_newest(self, given: list[_PendingEntries]) -> None:
-        """Forget the entries of the last append, if they are `given`."""
-        if self._newest is given:
+    def _clear_newest(self, pending: list[_PendingEntries]) -> None:
+        """Forget the entries of the last append, if they are `pending`."""
+        if self._newest is pending:
             self._newest = []
 
-    def _fail(self, given: list[_PendingEntries], error: RaftlogError) -> None:
+    def _fail(self, pending: list[_PendingEntries], error: RaftlogError) -> None:
         """Fail the futures of entries, which are not applied."""
-        self._clear_newest(given)
-        for entries, _, size, done in given:
+        self._clear_newest(pending)
+        for entries, _, size, done in pending:
             self._folded.forget(entries)
             self._size -= size
             if not done.done():
                 done.set_exception(copied_error(error))
 
 
-def _build_batches(given: Sequence[_PendingEntries], now_ms: int) -> list[bytearray]:
+def _build_batches(pending: Sequence[_PendingEntries], now_ms: int) -> list[bytearray]:
     """Return batches of the records in order, each of at most `_BATCH_BYTES` unless one record is larger."""
     batches: list[bytearray] = []
     builder, room = BatchBuilder(), _BATCH_BYTES
-    for each in given:
+    for each in pending:
         for record in each.records:
             size = record_size(record)
             if size > room and builder.count:

@@ -101,9 +101,11 @@ async def _list(coordinator: GroupCoordinator, _: None, deadline: Deadline) -> l
     return rows
 
 
-async def _commit(coordinator: GroupCoordinator, asked: CommitOffsets, deadline: Deadline) -> dict[Place, OffsetRecord]:
+async def _commit(
+    coordinator: GroupCoordinator, request: CommitOffsets, deadline: Deadline
+) -> dict[Place, OffsetRecord]:
     """Commit offsets of a group."""
-    return await coordinator.offsets.commit(*asked, deadline)
+    return await coordinator.offsets.commit(*request, deadline)
 
 
 async def _committed(coordinator: GroupCoordinator, group: str, deadline: Deadline) -> dict[Place, OffsetRecord]:
@@ -116,14 +118,14 @@ async def _stable(coordinator: GroupCoordinator, group: str, deadline: Deadline)
     return await coordinator.offsets.stable(group, deadline)
 
 
-async def _commit_pending(coordinator: GroupCoordinator, asked: CommitPendingOffsets, deadline: Deadline) -> None:
+async def _commit_pending(coordinator: GroupCoordinator, request: CommitPendingOffsets, deadline: Deadline) -> None:
     """Store offsets that become committed with a transaction."""
-    await coordinator.transactions.commit(*asked, deadline)
+    await coordinator.transactions.commit(*request, deadline)
 
 
-async def _end_transaction(coordinator: GroupCoordinator, asked: EndGroupTransaction, deadline: Deadline) -> None:
+async def _end_transaction(coordinator: GroupCoordinator, request: EndGroupTransaction, deadline: Deadline) -> None:
     """Commit or discard the pending offsets of a transaction."""
-    await coordinator.transactions.end(*asked, deadline)
+    await coordinator.transactions.end(*request, deadline)
 
 
 async def _delete(coordinator: GroupCoordinator, group: str, deadline: Deadline) -> None:
@@ -131,20 +133,22 @@ async def _delete(coordinator: GroupCoordinator, group: str, deadline: Deadline)
     await coordinator.offsets.delete_group(group, deadline)
 
 
-async def _delete_offsets(coordinator: GroupCoordinator, asked: TopicOffsets, deadline: Deadline) -> list[int]:
+async def _delete_offsets(coordinator: GroupCoordinator, request: TopicOffsets, deadline: Deadline) -> list[int]:
     """Delete a group's offsets of a topic; return the partitions that had one."""
-    return await coordinator.offsets.delete_topic_offsets(*asked, deadline)
+    return await coordinator.offsets.delete_topic_offsets(*request, deadline)
 
 
-async def _delete_partition_offsets(coordinator: GroupCoordinator, asked: PartitionOffsets, deadline: Deadline) -> None:
+async def _delete_partition_offsets(
+    coordinator: GroupCoordinator, request: PartitionOffsets, deadline: Deadline
+) -> None:
     """Delete a group's offsets of some partitions of a topic."""
-    group, topic, topic_id, partitions = asked
+    group, topic, topic_id, partitions = request
     await coordinator.offsets.delete_topic_offsets(group, topic, topic_id, deadline, partitions)
 
 
-async def _reset(coordinator: GroupCoordinator, asked: OffsetMove, deadline: Deadline) -> dict[Place, int]:
+async def _reset(coordinator: GroupCoordinator, request: OffsetMove, deadline: Deadline) -> dict[Place, int]:
     """Set the offsets of a group without members; return the new offsets."""
-    return await coordinator.offsets.reset(*asked, deadline)
+    return await coordinator.offsets.reset(*request, deadline)
 
 
 _G = GroupCoordinator

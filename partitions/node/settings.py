@@ -80,6 +80,7 @@ class NodeSettings:
     """Longest time, after these answers, for the sync of accepted entries."""
 
     def __post_init__(self) -> None:
+        """Make the data directory absolute. Raises `InvalidArgument` for settings out of range or in contradiction."""
         object.__setattr__(self, "data_dir", os.path.abspath(self.data_dir))
         check_bounds(self)
         if self.tls is not None:

@@ -71,6 +71,7 @@ class PermissionWatch:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """End the watch; raise the refusal instead of the cancellation that it caused."""
         self._watches.discard(self)
         task, self._task = self._task, None
         if self._refusal is None or task is None:

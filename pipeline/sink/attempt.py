@@ -79,10 +79,10 @@ class _Writer:
     """Writer of one task's rows to brokers, on the event loop; created by `open`."""
 
     def __init__(
-        self, client: BrokerClient, settings: SinkSettings, identity: WriteIdentity, mine: "_Run", marks: Marks
+        self, client: BrokerClient, settings: SinkSettings, identity: WriteIdentity, run: "_Run", marks: Marks
     ) -> None:
-        """Prepare to write one run's rows (`mine`) of an epoch; `marks` are the marks of earlier attempts."""
-        self._client, self._settings, self._identity, self._mine, self._marks = client, settings, identity, mine, marks
+        """Prepare to write one run's rows (`run`) of an epoch; `marks` are the marks of earlier attempts."""
+        self._client, self._settings, self._identity, self._mine, self._marks = client, settings, identity, run, marks
         self.is_done = marks.newest_complete() >= identity.epoch
         """Whether every row of the epoch is stored already."""
         self._placing = RowPartitioner(settings.key_partitioner)

@@ -152,6 +152,8 @@ class _ThreadedTransaction(AbstractContextManager[None]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Commit the transaction, or abort it after an error."""
+
         async def leave() -> None:
             """End the transaction in the event loop."""
             await self._transaction.__aexit__(kind, error, trace)

@@ -49,6 +49,7 @@ class LoadPlan:
     seed: int = 1
 
     def __post_init__(self) -> None:
+        """Raise `InvalidArgument` for a number that is not above 0, or for too many operations in flight."""
         for name in ("rate", "seconds", "clients", "in_flight", "records", "timeout_ms", "value_bytes"):
             if not getattr(self, name) > 0:
                 raise InvalidArgument(f"{name} is {getattr(self, name)}; it must be above 0")

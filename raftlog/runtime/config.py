@@ -81,6 +81,7 @@ class DriverConfig:
     """Pause before an installation or a repair that failed is begun again."""
 
     def __post_init__(self) -> None:
+        """Raise `InvalidArgument` for a whole number below 1."""
         for name in self.__slots__:
             value = getattr(self, name)
             if type(value) is int and value < 1:

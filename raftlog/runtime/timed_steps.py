@@ -15,6 +15,7 @@ class TimedSteps(Generic[T]):
         self.seconds = 0.0
 
     def __await__(self) -> Generator[Any, Any, T]:
+        """Run the coroutine step by step, and return its result; measure the time of each step."""
         value: Any = None
         error: BaseException | None = None
         while True:

@@ -36,6 +36,7 @@ class NetworkConditions(NamedTuple):
             raise ValueError(f"shares must be below 1 (cut the link instead): {self}")
 
     def __str__(self) -> str:
+        """Return the conditions in words; "normal" without any."""
         parts = []
         if self.delay_ms or self.jitter_ms:
             parts.append(f"{self.delay_ms:g} ± {self.jitter_ms:g} ms")
@@ -79,6 +80,7 @@ class TrafficCounters:
         return more
 
     def __str__(self) -> str:
+        """Return the counted effects in words; "nothing" without any."""
         texts = []
         for verb in ("dropped", "delayed"):
             count, datagrams = getattr(self, f"{verb}_bytes"), getattr(self, f"{verb}_datagrams")

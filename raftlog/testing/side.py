@@ -14,23 +14,24 @@ _NO_LINGER: Final = struct.pack("ii", 1, 0)
 class Side(asyncio.Protocol):
     """Protocol of one socket of the proxy, with callbacks.
 
-    `received` gets the bytes that arrive, `ended` is called when the socket is closed or lost, `drained` when its write
-    buffer has room again."""
+    `on_received` gets the bytes that arrive, `on_end` is called when the socket is closed or lost, `drained` when its
+    write buffer has room again."""
 
     def __init__(
         self,
-        received: Callable[[bytes], None],
-        ended: Callable[[], None],
-        made: Callable[[], None] = lambda: None,
+        on_received: Callable[[bytes], None],
+        on_end: Callable[[], None],
+        on_made: Callable[[], None] = lambda: None,
     ) -> None:
         """Create a closed side.
 
-        `received` gets arriving bytes, `ended` is called when the socket is closed, and `made` when it is open."""
+        `on_received` gets arriving bytes. `on_end` is called when the socket is closed, and `on_made` when it is
+        open."""
         self.transport: asyncio.Transport | None = None
         self.is_full = False
         self.drained: Callable[[], None] = lambda: None
         self.filled: Callable[[], None] = lambda: None
-        self._received, self._ended, self._made = received, ended, made
+        self._received, self._ended, self._made = on_received, on_end, on_made
         self._pause_reasons: set[str] = set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -305,6 +305,7 @@ class SchemaRecord:
     __slots__ = ()
 
     def __post_init__(self) -> None:
+        """Check the shape of all fields, then the rules between them. Raises `InvalidArgument`."""
         for field in schema_fields(type(self)):
             try:
                 field.shape.check(getattr(self, field.name))

@@ -319,7 +319,7 @@ class RollingRestart:
         self._on_step(RollingStep(event, unit.node_id, text, more))
 
 
-def next_unit(left: Sequence[RestartUnit], reading: ClusterReading) -> RestartUnit:
+def next_unit(remaining: Sequence[RestartUnit], reading: ClusterReading) -> RestartUnit:
     """Return the unit to restart next."""
 
     def rank(unit: RestartUnit) -> tuple[bool, bool, bool, int]:
@@ -331,7 +331,7 @@ def next_unit(left: Sequence[RestartUnit], reading: ClusterReading) -> RestartUn
             unit.node_id,
         )
 
-    return min(left, key=rank)
+    return min(remaining, key=rank)
 
 
 def _seconds_since(began: float) -> float:

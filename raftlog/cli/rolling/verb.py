@@ -182,11 +182,11 @@ def _describe_maintenance(nodes: Collection[int]) -> list[str]:
     ]
 
 
-def _describe_continuation(left: Sequence[RestartUnit], record: RollingRecord | None) -> str:
+def _describe_continuation(remaining: Sequence[RestartUnit], record: RollingRecord | None) -> str:
     """Return an instruction for restarting the remaining nodes."""
-    if not left:
+    if not remaining:
         return "All nodes were restarted; see `raftlog cluster health`"
-    names = ",".join(str(unit.node_id) for unit in left)
+    names = ",".join(str(unit.node_id) for unit in remaining)
     again = "give the same command again" if record is not None else f"give the same command with --only {names}"
     return f"Left to be restarted: {names}; look at `raftlog cluster health`, and then {again}"
 

@@ -89,6 +89,7 @@ class Consumer(Generic[K, V]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Close the consumer; after a block without an error its last records count as processed."""
         if error is None:
             self._handed.last_handed = ()  # the block has processed them
         await self.close()
@@ -128,6 +129,7 @@ class Consumer(Generic[K, V]):
         return self
 
     async def __anext__(self) -> ConsumerRecord[K, V]:
+        """Return the next record; wait until there is one."""
         handed = self._handed
         while True:
             while not handed.buffered:

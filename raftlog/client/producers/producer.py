@@ -73,6 +73,7 @@ class Producer(Generic[K, V]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Close the producer; after a cancellation, without waiting for deliveries."""
         if error is None:
             await self.close()
             return

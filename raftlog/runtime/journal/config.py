@@ -32,6 +32,7 @@ class JournalConfig:
     """Files kept for reuse after a checkpoint; more are unlinked."""
 
     def __post_init__(self) -> None:
+        """Raise `InvalidArgument` for sizes that are negative or contradict each other."""
         frame_bytes_max = min(self.file_bytes, WRITE_BLOCKS_MAX * BLOCK_SIZE)
         if not _LEAST_FRAME_BLOCKS * BLOCK_SIZE <= self.write_bytes_max <= frame_bytes_max:
             raise InvalidArgument(

@@ -50,19 +50,19 @@ class Checkpoints:
         groups_max: int,
         interval_s: float,
         write: Callable[[PartitionReplica], None],
-        soon: Callable[[Callable[[], None]], None],
+        call_soon: Callable[[Callable[[], None]], None],
         fail: Callable[[OSError], None],
     ) -> None:
         """Prepare checkpoints of the journal.
 
-        `write` writes a group's entries to its files, `soon` calls a function in the next turn of the loop, and `fail`
-        ends the process after a disk error."""
+        `write` writes a group's entries to its files, `call_soon` calls a function in the next turn of the loop, and
+        `fail` ends the process after a disk error."""
         self._disk = disk
         self._journal = journal
         self._groups_max = groups_max
         self._interval_s = interval_s
         self._write = write
-        self._soon = soon
+        self._soon = call_soon
         self._fail = fail
         self.begun = self.completed = 0
         """Numbers since the start of the process; a crash loses no completed checkpoint: recovery begins there or

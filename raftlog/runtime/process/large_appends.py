@@ -40,15 +40,15 @@ class LargeAppends:
         self,
         disk: Disk,
         journal: Journal,
-        journaled: Callable[[PartitionReplica, Part, JournalSequence], None],
+        on_journaled: Callable[[PartitionReplica, Part, JournalSequence], None],
         fail: Callable[[OSError], None],
     ) -> None:
         """Begin without large appends.
 
-        `journaled` is called with the journal sequence of each, `fail` after a disk error."""
+        `on_journaled` is called with the journal sequence of each, `fail` after a disk error."""
         self._disk = disk
         self._journal = journal
-        self._journaled = journaled
+        self._journaled = on_journaled
         self._fail = fail
         self._under_way: dict[GroupKey, list[_Large]] = {}
         self._syncing: dict[GroupKey, int] = {}

@@ -56,13 +56,13 @@ class Persister:
         outbox: Outbox,
         plan_turn: Callable[[], None],
         mark_dirty: Callable[[PartitionReplica], None],
-        soon: Callable[[Callable[[], None]], None],
+        call_soon: Callable[[Callable[[], None]], None],
         fail: Callable[[RaftlogError], None],
     ) -> None:
         """Prepare to persist turns.
 
-        `plan_turn` schedules a turn of the driver, `mark_dirty` a group's part in it, and `soon` a call in the loop's
-        next turn. `fail` ends the driver with an error."""
+        `plan_turn` schedules a turn of the driver, `mark_dirty` a group's part in it, and `call_soon` a call in the
+        loop's next turn. `fail` ends the driver with an error."""
         self.journal = journal
         self.checkpoints = Checkpoints(
             disk,
@@ -70,7 +70,7 @@ class Persister:
             config.checkpoint_groups_max,
             config.checkpoint_interval_ms / 1000,
             self.write,
-            soon,
+            call_soon,
             self._stop_with_disk_error,
         )
         self.append_times = Histogram()

@@ -71,6 +71,7 @@ class RpcConfig:
     """Maximum number of disks whose boot epoch and journal sequence are kept."""
 
     def __post_init__(self) -> None:
+        """Raise `InvalidArgument` for numbers below 1, or that contradict each other."""
         for name in self.__slots__:
             if getattr(self, name) < 1:
                 raise InvalidArgument(f"{name}={getattr(self, name)} is out of range: it must be at least 1")
