@@ -92,7 +92,7 @@ _disk_uuid = _bytes(lambda size: size == DISK_UUID_BYTES)
 
 
 def fingerprint(cluster_id: str) -> bytes:
-    """Return 4 bytes that distinguish messages of different clusters, also if the wire does not check the cluster."""
+    """Return 4 bytes that distinguish messages of different clusters, even if the wire does not check the cluster."""
     return hashlib.blake2b(cluster_id.encode(), digest_size=4).digest()
 
 

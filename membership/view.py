@@ -234,7 +234,7 @@ class MembershipView:
             self._raise_incarnation(claim.incarnation)
 
     def _supersede(self, own_member: GossipMember, claim: Claim, now: float) -> None:
-        """Answer a claim that another process made in the name of this member, with a higher incarnation.
+        """Raise the own incarnation above that of a claim that another process made in this member's name.
 
         An earlier start of this disk may have made the claim, or a running copy of the disk. This member answers at
         most once a period, so that two processes do not raise their incarnations in turn without a pause."""

@@ -59,7 +59,7 @@ class Wire(Protocol):
     """Network interface of the agent: datagrams and streams."""
 
     on_datagram: Callable[[bytes, Address], None]
-    """Callback on the loop for every datagram, also for one that is too long."""
+    """Callback on the loop for every datagram, even for one that is too long."""
     serve: Callable[[GossipStream], Awaitable[None]]
     """Handler of every incoming stream; the stream ends when it returns."""
     address: Address | None

@@ -51,7 +51,8 @@ def decode_rows(
 
     The record batches have the schema `ARROW_SCHEMA`. Control batches and gaps of compaction yield nothing. Raises
     `UndecodableBatch` after the rows before it, or with `skips_undecodable` warns and continues with the next batch.
-    Raises `InvalidBatch`, which names the partition, also for one that the source of the batches raises."""
+    Raises `InvalidBatch` for any other malformed batch. If the iterator `batches` raises `InvalidBatch`, the error is
+    raised again with the partition's name in its text."""
     try:
         yield from _decode_batches(TopicPartition(topic, partition), batches, start, end, skips_undecodable)
     except UndecodableBatch:

@@ -102,7 +102,9 @@ def size(least: int, highest: int) -> OptionKind[int]:
 
 
 def choice(values: Mapping[str, T]) -> OptionKind[T]:
-    """Return the kind of words, in any case, that stand for values."""
+    """Return the kind of option whose value is one of some words, ignoring case.
+
+    `values` maps each word, in lower case, to the value that it stands for."""
     return OptionKind(f"one of {', '.join(values)}", lambda text: values.get(text.lower()))
 
 
@@ -144,7 +146,7 @@ class Options:
         return f"the data source {self._source} has no option {name}; {known}"
 
     def has(self, name: str) -> bool:
-        """Return whether the option is given, in any case."""
+        """Return whether the option is given; the case of its name does not count."""
         return name.lower() in self._values
 
     def find_one_of(self, *names: str) -> str | None:

@@ -153,7 +153,7 @@ class KafkaConnections:
             task.cancel()
 
     async def _wait_until_empty(self, seconds: float) -> None:
-        """Wait until no connection is open, at most for this time."""
+        """Wait until no connection is open, at most for `seconds`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self._open:

@@ -4,7 +4,7 @@ import socket
 
 
 def receive_frame(connection: socket.socket) -> bytes:
-    """Return the body of the next frame. Raises `OSError`, also when the node closes the connection."""
+    """Return the body of the next frame. Raises `OSError`, even when the node closes the connection."""
     return _receive(connection, int.from_bytes(_receive(connection, 4), "big"))
 
 

@@ -120,7 +120,10 @@ class RealtimeLag(Checker):
         self._readers.pop(op.process, None)
 
     def _highest_start(self, partition: TopicPartition) -> Offset:
-        """Return the highest offset after which a reader may begin when the server chooses its position."""
+        """Return the highest acknowledged offset of a partition, or -1 if there is none.
+
+        When the server chooses a reader's position, the reader is expected to receive only records after this offset.
+        """
         known = self._acknowledged.get(partition)
         return Offset(-1) if known is None else known.offsets[-1]
 

@@ -12,7 +12,7 @@ from jepsen.workloads.client.numbering import PER_CLIENT
 NODES: Final = 3
 CLIENTS: Final = 2
 RECOVERY_S: Final = 5.0
-"""Seconds for recovery and final reads; if replicas never become equal, the test waits for all of this time."""
+"""Seconds for recovery and final reads; if replicas never become equal, the test waits for the whole time."""
 
 
 class ControlOptions(RunOptions):

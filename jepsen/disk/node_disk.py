@@ -79,7 +79,7 @@ class NodeDisk:
                 raise AssertionError(f"a process still writes to {self._data}") from None
 
     def slow_syncs(self, seconds: float) -> None:
-        """Delay each sync by `seconds`, also those that are already waiting; 0 ends the fault."""
+        """Delay each sync by `seconds`, including waiting syncs; 0 ends the fault."""
         self._control.set("sync_delay_ns", round(seconds * 1e9))
 
     def fail_syncs(self, count: int) -> None:

@@ -199,7 +199,7 @@ class Nemesis:
     def _end_if_possible(self, running: Running, now_s: float) -> None:
         """End a fault whose time is over, or try again after `LOOK_S` if its kind must wait for its effect.
 
-        After `END_LATER_S_MAX` the fault ends in any case."""
+        `END_LATER_S_MAX` after its begin the fault ends without its effect."""
         kind = self._kinds.get(running.fault.kind)
         is_late = now_s >= running.begin_s + END_LATER_S_MAX
         if kind is None or is_late or kind.may_end(self._victims, running.fault, running.hit):

@@ -25,7 +25,7 @@ from raftlog.types import NodeId, Offset
 
 
 def route_to_deposed_leader() -> None:
-    """Send all reads to the partition's first leader, and answer them there even when it is no longer the leader."""
+    """Plant a bug: reads go to the partition's first leader, which answers even when it no longer leads."""
     call = PartitionRouter.call
     first: dict[tuple[int, UUID], NodeId] = {}
 
@@ -60,7 +60,7 @@ def route_to_deposed_leader() -> None:
 
 
 def bootstrap_group_again() -> None:
-    """Bootstrap the Raft groups of topics anew at a broker's start, over their existing data."""
+    """Plant a bug: a starting broker creates the Raft groups of topics anew, over their existing data."""
     open_groups = opening.open_groups
 
     def open_controller(disk: Disk, data_dir: str, fold: Fold, config: DriverConfig) -> Sequence[OpenedGroup]:
@@ -72,7 +72,7 @@ def bootstrap_group_again() -> None:
 
 
 def answer_before_commit() -> None:
-    """Answer from a new leader once it has written the records, before they are committed."""
+    """Plant a bug: a new leader answers once it has written the records, before they are committed."""
     append = Replica.append
 
     def answer_early(self: Replica, batches: Sequence[bytearray], acks: Acks) -> "asyncio.Future[ReplicaAppended]":
@@ -85,7 +85,7 @@ def answer_before_commit() -> None:
 
 
 def resurrect_deleted_topic() -> None:
-    """Reuse the data in the directory of a topic's name when the topic is recreated."""
+    """Plant a bug: a recreated topic uses the data of the deleted topic of the same name."""
     attach, is_deleted = Assignments._attach, Assignments._is_deleted
 
     def attach_by_name(self: Assignments) -> None:
@@ -109,7 +109,7 @@ def resurrect_deleted_topic() -> None:
 
 
 def found_without_all_seeds() -> None:
-    """Found a cluster with the reachable seeds, without waiting for the others."""
+    """Plant a bug: a new cluster is created by the reachable seeds, without waiting for the others."""
     can_create_record = FirstStart._can_create_record
 
     def can_create_record_now(self: FirstStart, views: dict[str, StartView | None]) -> bool:

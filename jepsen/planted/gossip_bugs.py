@@ -14,7 +14,7 @@ from raftlog.types import NodeId
 
 
 def never_refute() -> None:
-    """Ignore suspicions of the local member instead of refuting them."""
+    """Plant a bug: a gossip member ignores suspicions of itself instead of refuting them."""
 
     def ignore_claim(self: MembershipView, claim: Claim, now: float) -> None:
         """Ignore a claim about the local member."""
@@ -23,7 +23,7 @@ def never_refute() -> None:
 
 
 def ignore_incarnations() -> None:
-    """Accept the latest claim received, with any incarnation."""
+    """Plant a bug: a gossip member accepts the latest claim received, whatever its incarnation is."""
     find_verdict = states.find_verdict
 
     def accept_as_newer(known: GossipMember | None, claim: Claim) -> Verdict:
@@ -40,7 +40,7 @@ def ignore_incarnations() -> None:
 
 
 def retransmit_without_end() -> None:
-    """Retransmit each broadcast a hundred times as often as allowed."""
+    """Plant a bug: gossip retransmits each broadcast a hundred times as often as allowed."""
     take = Broadcasts.take
 
     def take_without_limit(self: Broadcasts, room: int, times_max: int, excluded: NodeId | None = None) -> list[Claim]:
@@ -51,7 +51,7 @@ def retransmit_without_end() -> None:
 
 
 def overfill_datagrams() -> None:
-    """Put all pending claims into each datagram."""
+    """Plant a bug: gossip puts all pending claims into each datagram, even beyond its size limit."""
     take = Broadcasts.take
 
     def take_all(self: Broadcasts, room: int, times_max: int, excluded: NodeId | None = None) -> list[Claim]:
@@ -62,7 +62,7 @@ def overfill_datagrams() -> None:
 
 
 def leave_outdated_claims() -> None:
-    """Do not correct the sender of an outdated claim about the local member."""
+    """Plant a bug: a gossip member does not correct the sender of an outdated claim about this member."""
 
     def ignore_outdated(self: Swim, claim: Claim, _sender: Sender, now: float) -> None:
         """Pass the claim to the view without answering its sender."""
@@ -72,7 +72,7 @@ def leave_outdated_claims() -> None:
 
 
 def forget_incarnations() -> None:
-    """Begin at the same incarnation at every start.
+    """Plant a bug: a gossip member begins with the same incarnation at every start.
 
     So a restart does not override the claim that the member is dead."""
     replace_method(GossipIdentity, "first_incarnation", property(lambda _identity: 1))

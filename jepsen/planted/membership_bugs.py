@@ -8,7 +8,7 @@ from raftlog.types import Index
 
 
 def begin_two_changes() -> None:
-    """Begin a configuration change while another one is pending, based on the configuration before that one."""
+    """Plant a bug: a leader begins a configuration change while another is pending, as if that were complete."""
 
     def propose_at_once(self: Leader, change: ConfigurationChange) -> Accepted | RefusedProposal:
         """Append the configuration without waiting for a pending change; return the proposal's result."""
@@ -25,7 +25,7 @@ def begin_two_changes() -> None:
 
 
 def leave_joint_early() -> None:
-    """Propose the exit from a joint configuration before the joint one is committed."""
+    """Plant a bug: a leader leaves a joint configuration before that configuration is committed."""
 
     def leave_uncommitted(self: Leader) -> bool:
         """Append the exit from a joint configuration, committed or not; return whether there was a joint one."""

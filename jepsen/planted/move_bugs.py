@@ -24,7 +24,7 @@ from raftlog.types import Index
 
 
 def edit_voters_by_gossip() -> None:
-    """Remove the votes of a member that gossip declares dead, in each Raft group whose leader receives this claim."""
+    """Plant a bug: when gossip declares a member dead, leaders of Raft groups remove the member's votes."""
     changed = Gossip._on_change
 
     def drop_dead_members(self: Gossip, change: MemberChange) -> None:
@@ -42,7 +42,7 @@ def edit_voters_by_gossip() -> None:
 
 
 def begin_second_change() -> None:
-    """Begin a configuration change of a Raft group while another one is pending; the leader accepts both."""
+    """Plant a bug: a leader begins a configuration change of a Raft group while another one is pending."""
     begin_two_changes()
 
     def begin_next_change(self: Moves, group: PartitionReplica) -> bool:
@@ -66,7 +66,7 @@ def begin_second_change() -> None:
 
 
 def leave_joint_on_fail_over() -> None:
-    """Leave an inherited joint configuration at once in a new leader, committed or not."""
+    """Plant a bug: a new leader leaves an inherited joint configuration at once, committed or not."""
     leave_if_committed = Leader._leave_joint_if_committed
 
     def leave_inherited(self: Leader) -> bool:
@@ -82,7 +82,7 @@ def leave_joint_on_fail_over() -> None:
 
 
 def transfer_to_just_promoted() -> None:
-    """Give a learner its vote at once, and transfer leadership to it without checking its log."""
+    """Plant a bug: a learner gets its vote and then leadership, without a check that its log is caught up."""
     decide_vote, leave_if_committed = election.decide_vote, Leader._leave_joint_if_committed
 
     def all_members(self: Moves, group: PartitionReplica) -> Sequence[ReplicaId]:
@@ -135,7 +135,7 @@ def transfer_to_just_promoted() -> None:
 
 
 def accept_removed_candidates() -> None:
-    """Campaign at once without a leader, and accept such campaigns even from a removed member."""
+    """Plant a bug: replicas campaign without a pre-vote, and adopt the terms of removed members' campaigns."""
     become, vote_request = RaftCore._become, RaftCore._step_vote_request
 
     def become_at_once(self: RaftCore, wanted: RoleChange) -> None:

@@ -18,7 +18,7 @@ from raftlog.types import NodeId
 
 
 def keep_identity_of_wiped_disk() -> None:
-    """Keep the old identity of a process whose disk was wiped, so that it votes at once with an empty log."""
+    """Plant a bug: after its disk was wiped, a process keeps its identity and votes with an empty log."""
     save, identify = NodeDirectory._save, identity._identify
     known: dict[tuple[Disk, NodeId], NodeIdentity] = {}
 
@@ -42,7 +42,9 @@ def keep_identity_of_wiped_disk() -> None:
 
 
 def replace_damaged_journal() -> None:
-    """Begin an empty journal over a damaged one under the same identity, without its votes and acknowledgements."""
+    """Plant a bug: a process with a damaged journal begins an empty one, and keeps its identity.
+
+    So the process forgets its votes and acknowledgements."""
 
     def begin_anew(directory: NodeDirectory, _why: str, _environment: NodeEnvironment) -> None:
         """Rename the damaged journal's directory, and save that this identity has no journal yet."""
@@ -54,7 +56,7 @@ def replace_damaged_journal() -> None:
 
 
 def accept_stale_disk() -> None:
-    """Skip the comparison of a returning peer's disk with the last known state of that disk."""
+    """Plant a bug: a returning peer's disk is not compared with the last known state of that disk."""
 
     def accept_any(_theirs: Hello, _known: KnownPeer) -> None:
         """Accept the peer's disk without comparing it."""
@@ -64,7 +66,7 @@ def accept_stale_disk() -> None:
 
 
 def drop_bytes_without_room() -> None:
-    """Count data as written that were refused by a full disk."""
+    """Plant a bug: data that a full disk refused are counted as written."""
     write = GroupLog.write
 
     def write_what_fits(self: GroupLog) -> bool:
@@ -82,7 +84,7 @@ def drop_bytes_without_room() -> None:
 
 
 def lift_quarantine() -> None:
-    """Lift the quarantine without repairing anything."""
+    """Plant a bug: a quarantine is lifted without repairing anything."""
 
     async def skip_repair(self: Repair) -> None:
         """Forget the damage and lift the quarantine at once."""

@@ -11,7 +11,7 @@ from raftlog.types import Index
 
 
 def count_leader_unsynced() -> None:
-    """Count the leader's own entries as durable before their sync has returned."""
+    """Plant a bug: a leader counts its own entries as durable before their sync has returned."""
 
     def quorum_durable(self: Replication) -> Index:
         """Return the index up to which a quorum has the entries, with the leader's last entry as its own position."""
@@ -27,7 +27,7 @@ def count_leader_unsynced() -> None:
 
 
 def count_follower_unsynced() -> None:
-    """Report entries to the leader as durable that the follower has received but not synced."""
+    """Plant a bug: a follower reports entries as durable that it has received but not synced."""
 
     def answer_before_sync(self: Follower) -> None:
         """Answer the leader, with the last received entry as durable, when the entry is new or an answer is due."""
@@ -46,7 +46,7 @@ def count_follower_unsynced() -> None:
 
 
 def commit_old_term() -> None:
-    """Commit entries of earlier terms by counting their replicas (thesis 3.6.2, figure 3.7)."""
+    """Plant a bug: a leader commits entries of earlier terms by counting replicas (thesis 3.6.2, figure 3.7)."""
 
     def commit_any_term(self: Leader) -> None:
         """Commit up to the index that a quorum holds, without checking the term of the entry."""
@@ -62,7 +62,7 @@ def commit_old_term() -> None:
 
 
 def cut_matching() -> None:
-    """Cut the log before the first entry of each append, even where the entries match."""
+    """Plant a bug: a follower cuts its log before the first entry of each append, even where the entries match."""
 
     def cut_and_append(self: Follower, entries: tuple[Entry, ...], message: AppendRequest) -> bool:
         """Cut the log before the first entry, append all entries, and return true."""
@@ -76,7 +76,7 @@ def cut_matching() -> None:
 
 
 def accept_gap() -> None:
-    """Accept an append that begins beyond the end of the log, ignoring the missing entries."""
+    """Plant a bug: a follower accepts an append that begins beyond the end of its log, with entries missing."""
     handle_append = Follower.handle_append
 
     def close_gap(self: Follower, message: AppendRequest) -> None:
@@ -95,7 +95,7 @@ def accept_gap() -> None:
 
 
 def read_without_quorum() -> None:
-    """Answer reads in a leader without confirming its leadership."""
+    """Plant a bug: a leader answers reads without confirming its leadership."""
 
     def answer_unconfirmed(self: Leader) -> None:
         """Answer all waiting reads, as if a majority had answered the newest heartbeat."""

@@ -18,7 +18,7 @@ _EXPIRATION_MS = 1_000
 
 
 def acknowledge_duplicate_early() -> None:
-    """Acknowledge a duplicate as soon as its original is in the leader's log, committed or not."""
+    """Plant a bug: a leader acknowledges a duplicate before the original is committed."""
     answer = SequenceCheck._answer
 
     def answer_early(self: SequenceCheck, spots: Any, is_duplicate: bool, acks: Any, copies: int, future: Any) -> None:
@@ -29,7 +29,7 @@ def acknowledge_duplicate_early() -> None:
 
 
 def expire_by_own_clock() -> None:
-    """Expire producers in each replica by its own clock instead of by an entry of the log."""
+    """Plant a bug: each replica expires producers by its own clock instead of by an entry of the log."""
     delivered = ProducerState.on_delivered
 
     def deliver_and_expire(self: ProducerState, first: Index, last: Index) -> None:
@@ -47,7 +47,7 @@ def expire_by_own_clock() -> None:
 
 
 def commit_without_fencing() -> None:
-    """Accept every offset commit, from any sender in any generation."""
+    """Plant a bug: every offset commit is accepted, from any sender in any generation."""
 
     def accept_commit(self: Machine, *_: object, is_transactional: bool = False) -> None:
         """Accept the offset commit without a check."""
@@ -57,7 +57,7 @@ def commit_without_fencing() -> None:
 
 
 def forget_producers_after_trim() -> None:
-    """Forget a producer in a replica when the last of its records is trimmed."""
+    """Plant a bug: a replica forgets a producer when the producer's last record is trimmed."""
     delivered = ProducerState.on_delivered
 
     def deliver_and_forget(self: ProducerState, first: Index, last: Index) -> None:
@@ -75,7 +75,7 @@ def forget_producers_after_trim() -> None:
 
 
 def append_after_expiry() -> None:
-    """Treat an expired producer id as new, so that its first batch is appended again when it is retried."""
+    """Plant a bug: an expired producer id counts as new, so that a retry of its first batch is appended again."""
 
     def is_never_expired(self: ExpiredIds, producer_id: int) -> bool:
         """Return false, as for an id that has not expired."""
@@ -85,7 +85,7 @@ def append_after_expiry() -> None:
 
 
 def keep_expired_ids_in_memory() -> None:
-    """Leave expired producer ids out of snapshots, so that a restart or a new segment forgets them."""
+    """Plant a bug: snapshots omit expired producer ids, so that a restart or a new segment forgets them."""
     added_fields = ProducerTable._added_fields
 
     def without_expired(self: ProducerTable, piece: int, producers: list[int]) -> bytes:
@@ -99,7 +99,7 @@ def keep_expired_ids_in_memory() -> None:
 
 
 def drop_newest_value() -> None:
-    """Let compaction drop the first record of each batch that keeps several records."""
+    """Plant a bug: compaction drops the first record of each batch that keeps several records."""
     flags = Compaction._select_records
 
     def drop_first_record(
@@ -115,7 +115,7 @@ def drop_newest_value() -> None:
 
 
 def resurrect_key() -> None:
-    """Remove tombstones in the first compaction, although older records of their keys may still exist."""
+    """Plant a bug: the first compaction removes tombstones, although older records of their keys may exist."""
     keys, stays = Compaction._find_keys, Compaction._is_kept
 
     def keys_without_tombstones(batch: memoryview) -> Generator[CompactionStep, None, dict[bytes, int]]:

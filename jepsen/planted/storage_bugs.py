@@ -22,7 +22,7 @@ _CUT_HELD_S = 0.3
 
 
 def replay_out_of_order() -> None:
-    """Replay hard states newest first, so that the oldest one wins."""
+    """Plant a bug: recovery replays hard states newest first, so that the oldest one wins."""
     set_hard_state = FoldedGroup.set_hard_state
     seen: dict[int, FoldedGroup] = {}
 
@@ -37,7 +37,7 @@ def replay_out_of_order() -> None:
 
 
 def cut_corrupt() -> None:
-    """Treat a damaged entry found by recovery as the end of the log: cut it and all entries behind it."""
+    """Plant a bug: recovery cuts the log before a damaged entry instead of reporting the damage."""
 
     def recover_and_cut(disk: Disk, path: str, folded: FoldedGroup, fold: Fold | None) -> RecoveredGroup:
         """Recover the group, cut its log before the first damaged entry, and report no damage."""
@@ -53,7 +53,7 @@ def cut_corrupt() -> None:
 
 
 def treat_damage_as_torn() -> None:
-    """Treat any damage in the journal as the end of an unfinished write, and cut it."""
+    """Plant a bug: recovery treats any damage in the journal as the end of an unfinished write, and cuts it."""
 
     def classify_as_torn(
         _path: str, surveys: Sequence[FileSurvey], _follow_chain: list[BlockRun], end: ValidRange
@@ -70,7 +70,7 @@ def treat_damage_as_torn() -> None:
 
 
 def overwrite_before_cut() -> None:
-    """Free the cut entries in the files at once, before the journal records the cut."""
+    """Plant a bug: cut entries are freed in the files at once, before the journal records the cut."""
     cut_to, end_turn, flush = GroupLog.cut_to, Persister.end_turn, Persister.flush
     held: dict[Persister, None] = {}
 
@@ -105,7 +105,7 @@ def overwrite_before_cut() -> None:
 
 
 def forget_boundary_term() -> None:
-    """Forget the term of the last entry that a trim deletes."""
+    """Plant a bug: a trim forgets the term of the last entry that it deletes."""
     trim = GroupLog.trim
 
     def trim_and_forget(self: GroupLog, offset: int) -> None:

@@ -13,7 +13,7 @@ from raftlog.types import NodeId
 
 
 def skip_vote_sync() -> None:
-    """Send votes and terms before they are durable."""
+    """Plant a bug: a replica sends its votes and terms before they are durable."""
     take = ReadyBuilder.take
 
     def take_and_send(self: ReadyBuilder, role: RoleBehaviour, why: str) -> Ready:
@@ -25,7 +25,7 @@ def skip_vote_sync() -> None:
 
 
 def vote_twice() -> None:
-    """Grant a vote without checking for an earlier vote in the same term."""
+    """Plant a bug: a replica grants a vote without checking for an earlier vote in the same term."""
 
     def decide_vote(replica: RaftReplica, request: VoteRequest) -> bool:
         """Grant the vote to any candidate whose log is up to date; return whether it was granted."""
@@ -38,7 +38,7 @@ def vote_twice() -> None:
 
 
 def skip_pre_vote() -> None:
-    """Campaign at once in the next term when the leader is silent, without a pre-vote."""
+    """Plant a bug: a replica campaigns in the next term without a pre-vote when the leader is silent."""
     become = RaftCore._become
 
     def become_at_once(self: RaftCore, wanted: RoleChange) -> None:
@@ -49,9 +49,9 @@ def skip_pre_vote() -> None:
 
 
 def refuse_pre_vote_quiesced() -> None:
-    """Refuse pre-votes in a quiesced replica; only messages of the leader wake it.
+    """Plant a bug: a quiesced replica refuses pre-votes, and only messages of the leader wake it.
 
-    To refuse pre-votes alone would have no effect: a candidate wakes the other replicas before it campaigns, and a
+    Refusing pre-votes alone would have no effect: a candidate wakes the other replicas before it campaigns, and a
     process that fails wakes its followers. So both wake-ups are switched off."""
     vote_request, step_wake = RaftCore._step_vote_request, RaftCore._step_wake
 

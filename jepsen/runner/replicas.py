@@ -135,7 +135,7 @@ def _next_offset(directory: Path) -> int:
         for header, _ in split_batches(segments[reached].read_bytes()):
             reached = header.next_offset
     except InvalidBatch:
-        return reached  # what lies behind is none; the comparison says so
+        return reached  # no valid batch follows; the comparison reports it
     return reached
 
 

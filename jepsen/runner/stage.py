@@ -83,7 +83,7 @@ class Stage:
     # time
 
     def wait(self, seconds: float) -> None:
-        """Continue the test for this time."""
+        """Continue the test for so many seconds."""
         self._continue_until(self.now_s() + seconds)
 
     def wait_until(self, holds: Callable[[], bool], text: str, timeout_s: float = 30.0) -> bool:

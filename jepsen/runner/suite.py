@@ -83,7 +83,7 @@ def suite(only: tuple[str, ...], seed: int | None, sync_method: str, store: Path
 
 
 def _play_scenario(scenario: Scenario, seed: int, sync_method: str, parent: Path, title: str) -> dict[str, Any]:
-    """Play a scenario and return its row for the suite, also when the harness fails."""
+    """Play a scenario and return its row for the suite, even when the harness fails."""
     options = scenario.options(seed)
     options = options._replace(serve_flags=(*options.serve_flags, "--sync-method", sync_method))
     folder = Store(parent, options)

@@ -7,7 +7,7 @@
     trimming     the writes of `plain`, while records are deleted all the time
     topics       topics that are deleted and created again while they are written and read
     register     each partition is a register: writes, and reads of the newest value
-    groups       members that share partitions and commit, also when they are fenced
+    groups       members that share partitions and commit, even when they are fenced
     transactions lists, transfers and read-process-write chains in transactions, over Kafka's protocol
     handlers     members that call a handler for each record, with `raftlog.client.HandlerLoop`
 

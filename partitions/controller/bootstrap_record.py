@@ -68,7 +68,7 @@ class BootstrapRecord(msgspec.Struct, frozen=True):
 
     @classmethod
     def unpack(cls, raw: Any) -> "BootstrapRecord":
-        """Return the record. Raises `FormatError`, also for a record with which no cluster can begin."""
+        """Return the decoded record. Raises `FormatError` if it is malformed, or no cluster can begin with it."""
         try:
             record = msgspec.convert(raw, cls)
             record.command()

@@ -90,9 +90,9 @@ class CoordinatorRouter(Generic[C]):
     ) -> A:
         """Call `operation` at the key's coordinator; look it up again until the deadline.
 
-        Raises the errors of the operation, `NoLeader` without a coordinator until the deadline, and `OutcomeUnknown`
-        for a lost answer. `creates`: create the internal topic when it is missing; otherwise the key is unknown
-        then."""
+        Raises the errors of the operation, `NoLeader` if no coordinator is found by the deadline, and `OutcomeUnknown`
+        if the answer is lost. If the internal topic is missing, create it with `creates`; otherwise raise the topic's
+        error for an unknown key."""
         if creates:
             partition = await self.partition_for(key, deadline)
         else:

@@ -42,7 +42,7 @@ class Timers(Generic[K]):
         return self._heap[0][0] if self._heap else None
 
     def take_due(self, now: float) -> Iterator[K]:
-        """Yield and clear the due timers, earliest first, also those that are set meanwhile."""
+        """Yield and clear the due timers, earliest first, including those that are set meanwhile."""
         while (when := self.next_time()) is not None and when <= now:
             key = heappop(self._heap)[2]
             del self._placed[key], self._due[key]

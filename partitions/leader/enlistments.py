@@ -135,7 +135,7 @@ class Enlistments:
         held = self._held[key]
         error: RaftlogError | None = None
         try:
-            await self._get_permission(replica, held[0], producer)
+            await self._enlist_producer(replica, held[0], producer)
         except RaftlogError as failed:
             error = failed
         del self._held[key]
@@ -147,12 +147,13 @@ class Enlistments:
             else:
                 admitted.append.future.set_exception(copied_error(error))
 
-    async def _get_permission(
+    async def _enlist_producer(
         self, replica: Replica, admitted: AdmittedAppend, producer: TransactionalProducer
     ) -> None:
         """Enlist a producer in the partition. Raises the errors of `Participant.enlist`.
 
-        With `joins`, retry until the deadline while the producer's last transaction is open."""
+        If the leader adds the partition to the transaction itself (`admitted.joins`), wait for the marker of the
+        producer's previous transaction and retry, until the deadline."""
         partition, deadline, joins = admitted.partition, admitted.append.deadline, admitted.joins
         ask = self._join if joins else self._verify
 

@@ -70,7 +70,9 @@ class NodeTransport(Transport, Protocol):
         ...
 
     def drop_outsiders(self) -> None:
-        """Close the connections of disks that the memory of peers no longer allows."""
+        """Close the connections with processes whose disk is retired, or not the one assigned to their node id.
+
+        `PeerMemory.is_allowed` decides."""
         ...
 
     def limit_bulk(self, bytes_per_s: int | None) -> None:

@@ -62,7 +62,9 @@ class Fitness:
     # any process
 
     def record_report(self, node: NodeId, slow_ms: int, is_full: bool, now: float) -> None:
-        """Record the report of another process, in place of its earlier one."""
+        """Replace the report of another process.
+
+        The process counts as slow for `slow_ms` more. `is_full` means that its disk has no room."""
         self._reports[node] = _Report(now + slow_ms / 1000, now + FULL_S if is_full else 0.0)
 
     def forget(self, node: NodeId) -> None:

@@ -26,7 +26,7 @@ class LeaderStatistics:
         self._clock = clock
         self._began = clock()
         self.elections_started = self.elections_won = self.elections_lost = 0
-        """Totals of elections; a pre-vote is none."""
+        """Totals of elections; a pre-vote does not count as an election."""
         self.leader_changes = 0
         """Changes of the known leader of a group with a replica here."""
         self._roles: dict[GroupKey, Role] = {}

@@ -41,7 +41,7 @@ class StreamBounds(NamedTuple):
 class ProduceStream:
     """Stream of records into one topic, or into the given partition. Made by the broker.
 
-    Once the topic is deleted, the stream refuses further records, also when a topic of the same name exists."""
+    Once the topic is deleted, the stream refuses further records, even when a topic of the same name exists."""
 
     def __init__(
         self,

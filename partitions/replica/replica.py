@@ -302,7 +302,7 @@ class Replica:
     async def _wait_until_served(self, offset: int, deadline: Deadline) -> None:
         """Return once `offset` can be served or a retry makes sense. Raises the errors of `fetch` otherwise.
 
-        Also for a caller that does not wait for records, so that it finds out whether there are any."""
+        Waits even for a caller that does not wait for records, so that the caller learns whether there are any."""
         await self._prove_end(offset, Deadline(max(deadline, deadline_in(_ANSWER_MS))))
         if offset > self.group.high_watermark and not await self.waits.wait(1, deadline):
             raise self._not_available_error(f"offset {offset} is not committed yet")

@@ -26,7 +26,8 @@ _NO_MARKER: Final = MarkerValue(NO_EPOCH, NO_NUMBER)
 class ProducerTransaction(NamedTuple):
     """Producer's row in a snapshot: first offset of its open transaction, and its last marker.
 
-    `NOT_OPEN`, `NO_EPOCH` and `NO_NUMBER` if there is none."""
+    Without an open transaction the first offset is `NOT_OPEN`. Without a marker, `coordinator_epoch` is `NO_EPOCH` and
+    `number` is `NO_NUMBER`."""
 
     producer_id: int
     first_offset: int

@@ -2,7 +2,7 @@
 
     enter   the permission is checked → NotAuthorized
     wait    entries or superusers change → it is checked again → revoked: the task is cancelled, as by a timeout
-    exit    a revoked block raises NotAuthorized, also if it has a result
+    exit    a revoked block raises NotAuthorized, even if it has a result
 
 After a change all waiting requests are checked within a few turns of the event loop, a slice in each. Made by the
 authorizer, for long polls and streams of all API servers."""

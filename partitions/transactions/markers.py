@@ -1,7 +1,7 @@
 """Sender of a transaction's markers: to the leaders of its partitions and the coordinators of its groups.
 
 Each marker is sent again until it is written or the coordinator has ended; the next coordinator starts again from the
-stored decision. Repeated markers, also those that arrive during a later transaction, are recognized by the number of
+stored decision. Repeated markers, even those that arrive during a later transaction, are recognized by the number of
 their transaction and change nothing. A
 deleted topic, and a partition that has a newer epoch of the producer, count as done. Owned by a coordinator."""
 

@@ -71,7 +71,9 @@ def check_expected(name: str, record: TransactionRecord | None, expected: Produc
 
 
 def needs_new_id(record: TransactionRecord | None, *, is_repeated: bool) -> bool:
-    """Return whether the producer needs a new producer id, because the epochs of the present one are used up."""
+    """Return whether the producer needs a new producer id: it has none yet, or no epoch is left under the present one.
+
+    `is_repeated`: the request was carried out before, so the present epoch is returned again and no next one needed."""
     return record is None or record.epoch >= (EPOCH_MAX if is_repeated else EPOCH_MAX - 1)
 
 

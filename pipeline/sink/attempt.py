@@ -54,7 +54,7 @@ class AttemptOutcome(NamedTuple):
 def write_rows(
     batches: Iterable[pa.RecordBatch], columns: Columns, settings: SinkSettings, identity: WriteIdentity, run: str
 ) -> AttemptOutcome:
-    """Write all rows, each once, also if another attempt with the same identity has written some of them.
+    """Write all rows, each once, even if another attempt with the same identity has written some of them.
 
     `run` is the id of the driver's execution. Raises `InvalidArgument` and `UnknownTopic` for rows that cannot be
     written, `WriteForgotten`, `InputChanged`, and errors of brokers after `deliveryTimeoutMs`; written rows stay."""

@@ -72,7 +72,7 @@ def _select_topics(found: FoundLogs, topics: TopicChoice, paths: Sequence[str]) 
 def _find_owner(
     disk: Disk, directory: str, known: dict[str, DataDirectory | None], found: FoundLogs
 ) -> DataDirectory | None:
-    """Return the data directory at this path; None if it is none, or has no readable journal, as in some copies."""
+    """Return the data directory at this path; None for other directories, and without a readable journal."""
     if directory not in known:
         known[directory] = None
         try:

@@ -142,7 +142,7 @@ def seal(value: Sealed) -> bytes:
 
 
 def unseal(kind: type[T], path: str, data: bytes) -> T:
-    """Return the object in sealed bytes. Raises `BackupDamaged`, and also for a format newer than this release's."""
+    """Return the object in sealed bytes. Raises `BackupDamaged` for damage, or a format newer than this release's."""
     body, _, checksum = data.rstrip(b"\n").rpartition(b"\n")
     if checksum != f"{crc32c(body):08x}".encode():
         raise BackupDamaged(f"{path} is damaged: its checksum does not match")

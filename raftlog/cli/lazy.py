@@ -39,7 +39,7 @@ class LazyGroup(click.Group):
         return list(self._verbs)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return a command; None if there is none of this name."""
+        """Import and return a command; None for an unknown name."""
         verb = self._verbs.get(cmd_name)
         if verb is None:
             return None

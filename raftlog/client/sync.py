@@ -178,11 +178,11 @@ class _ThreadedOffsets:
         return await wrap_future(self._thread.submit(self._offsets.collect()))
 
     async def set_committed(self, offsets: OffsetsOfGroup) -> None:
-        """Record the committed offsets in the consumer's loop, also if this call is cancelled."""
+        """Record the committed offsets in the consumer's loop, even if this call is cancelled."""
         await shield(wrap_future(self._thread.submit(self._offsets.set_committed(offsets))))
 
     async def rewind(self) -> None:
-        """Reset the positions in the consumer's loop, also if this call is cancelled."""
+        """Reset the positions in the consumer's loop, even if this call is cancelled."""
         await shield(wrap_future(self._thread.submit(self._offsets.rewind())))
 
 

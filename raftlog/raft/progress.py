@@ -63,7 +63,7 @@ class FollowerProgress:
     acked_sequence: int = 0
     """Number of the latest request that was answered."""
     mark_sequence: int = 0
-    """Number of a heartbeat without an answer yet; 0: there is none."""
+    """Number of a heartbeat without an answer yet; 0 without such a heartbeat."""
     mark_index: int = 0
     """Last index sent before the heartbeat `mark_sequence`."""
     sent_commit: Index = Index(0)

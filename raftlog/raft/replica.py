@@ -122,7 +122,9 @@ class RaftReplica:
     def may_campaign(self) -> bool:
         """Return whether the replica may campaign.
 
-        Learners, quarantined and removed replicas may not, and no replica may in the last term."""
+        Learners, quarantined and removed replicas may not. Nor may a replica that lost an entry to damage, until its
+        durable log is as up to date again (`voting_position`). In term `TERM_MAX` no replica may, because there is no
+        higher term."""
         return (
             not self.is_quarantined
             and self.voting_position is None

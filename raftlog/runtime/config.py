@@ -48,7 +48,7 @@ class DriverConfig:
     segment_write_bytes: int = 32 * 1024
     """Journaled entries are written to their segment at the next tick, or as soon as so many bytes wait."""
     recent_bytes_max: int = MIB
-    """Bytes of one group's newest entries that stay in memory for followers; unwritten entries are kept in any case."""
+    """Bytes of one group's newest entries that stay in memory for followers; unwritten entries may exceed the limit."""
     checkpoint_interval_ms: int = 60_000
     """A checkpoint is made at least this often while anything is journaled; sooner when the journal requires it."""
     checkpoint_groups_max: int = 256

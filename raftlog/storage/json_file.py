@@ -121,7 +121,7 @@ def read_json_file(disk: Disk, path: str) -> JsonFile | None:
 
 
 def _parse_object(content: bytes) -> dict[str, Any]:
-    """Parse the JSON object in a file; raises `ValueError` with the file's content if there is none."""
+    """Parse the JSON object in a file. Raises `ValueError` with the file's content if it has no JSON object."""
     if not content:
         raise ValueError("it is empty")
     try:

@@ -53,7 +53,7 @@ class Scrub:
         return ScrubProgress(read, self._next_segment(segment), None)
 
     def _next_segment(self, segment: Segment) -> bool:
-        """Continue with the next segment; return True if there is none."""
+        """Continue with the next segment; return True if `segment` is the last one."""
         newer = next((other for other in self._log.segments if other.base_offset > segment.base_offset), None)
         self._offset, self._row = Offset(newer.base_offset if newer else 0), 0
         return newer is None

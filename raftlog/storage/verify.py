@@ -333,7 +333,7 @@ class _Rows:
     def match(self, number: int, index: int, position: int, *, or_above: bool = False) -> Row | None:
         """Return row `number` if it is the row of entry `index` at `position`.
 
-        With `or_above`, after a possible gap, also if it is the row of a later entry."""
+        With `or_above`, the row may also be that of a later entry: a gap of compaction may be before it."""
         row = self.get(number)
         is_there = row is not None and (row.index == index or (or_above and row.index > index))
         return row if row and is_there and row.position == position and row.length >= HEADER_SIZE else None

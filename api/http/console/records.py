@@ -2,7 +2,7 @@
 
     work of one answer ≤ `SCANNED_BYTES_MAX` stored bytes and about `SCAN_S`, whatever the filter finds
 
-The answer has the offset at which the next request continues, also if no record was found yet."""
+The answer has the offset at which the next request continues, even if no record was found yet."""
 
 import asyncio
 from collections import deque

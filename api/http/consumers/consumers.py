@@ -50,7 +50,7 @@ class ConsumerHandlers(GroupAnswers):
     async def create_consumer(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Create a consumer instance in a consumer group.
 
-        The body is `{"name"?, "format"?, "auto.offset.reset"?, …}`, or there is none."""
+        The body, `{"name"?, "format"?, "auto.offset.reset"?, …}`, may be omitted."""
         given: dict[str, Any] = await self._bodies.json_object_if_any(request) or {}
         group, name = target.args[0], given.pop("name", None)
         if name is None:

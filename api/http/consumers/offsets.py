@@ -135,7 +135,7 @@ class ConsumerOffsetHandlers(GroupAnswers):
 
 
 def _parse_timestamp(value: Any) -> int:
-    """Return a timestamp in milliseconds. Raises `HttpProblem` for a value that is none."""
+    """Return a timestamp in milliseconds. Raises `HttpProblem` for an invalid value."""
     try:
         return read_timestamp(value)
     except ValueError as error:

@@ -3,7 +3,7 @@
     series of partitions ≤ partitions_max · (3 + other members),   topics ≤ TOPICS_MAX, and one for all the others
 
 Partitions are ordered by topic name and number, so that every scrape has the same ones. The series of a topic count all
-its partitions, also those without a series of their own."""
+its partitions, even those without a series of their own."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, islice

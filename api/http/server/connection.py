@@ -138,7 +138,7 @@ class HttpConnection(web.RequestHandler):
                 body.set_exception(web.RequestPayloadError(_parser_error(self._messages[-1][0].message)))
 
     def resume_reading(self, resume_parser: bool = True) -> None:
-        """Resume reading; aiohttp calls this twice for each body, also if reading is not paused."""
+        """Resume reading; aiohttp calls this twice for each body, even if reading is not paused."""
         if self._reading_paused:
             super().resume_reading(resume_parser)
 

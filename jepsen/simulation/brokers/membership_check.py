@@ -71,11 +71,11 @@ class MembershipCheck:
         for key, name in _groups(state):
             self._record_assignment(replica, key, _wanted_members(state, name))
 
-    def _record_assignment(self, replica: Replica, key: GroupKey, orders: _WantedMembers) -> None:
-        """Remember the wanted members as the newest ones of the Raft group in this process, if they changed."""
+    def _record_assignment(self, replica: Replica, key: GroupKey, wanted: _WantedMembers) -> None:
+        """Append a Raft group's wanted members to their history in this process, unless the last ones are the same."""
         known = self._known.setdefault((replica, key), deque(maxlen=REMEMBERED_MAX))
-        if not known or known[-1] != orders:
-            known.append(orders)
+        if not known or known[-1] != wanted:
+            known.append(wanted)
 
     def on_vote_request(self, key: GroupKey, term: Term, candidate: ReplicaId, now_ns: int) -> None:
         """Record that a replica campaigns."""

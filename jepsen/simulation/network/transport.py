@@ -91,7 +91,7 @@ class SimulatedTransport(Transport):
     async def request(self, node: NodeId, request: object) -> object:
         """Send a bulk request over a stream of its own, and return the answer.
 
-        Raises `OSError`, also for a refusal, or `TimeoutError`."""
+        Raises `TimeoutError`, or `OSError` for an unreachable node or a refusal."""
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 stream = await self._network.connect(self._process, self._nodes[node], BULK)

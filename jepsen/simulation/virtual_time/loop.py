@@ -87,11 +87,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return condition()
 
     def run_until_time(self, time_s: float) -> None:
-        """Run all callbacks due up to and including this time of the simulation, and set the time to it."""
+        """Run all callbacks due up to and including `time_s` of the simulation, and set the time to `time_s`."""
         self._run_to(max(self.now_ns, to_ns(time_s)))
 
     def run_for(self, seconds: float) -> None:
-        """Run all callbacks due within this time of the simulation."""
+        """Run all callbacks due within the next `seconds` of the simulation."""
         self._run_to(self.now_ns + to_ns(seconds))
 
     def _run_to(self, deadline_ns: int | None) -> None:

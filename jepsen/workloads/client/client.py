@@ -101,7 +101,7 @@ class Client:
         self._producers.append(producer)
 
         async def send(until_s: float) -> None:
-            """Send requests at the producer's share of the rate until a time of the loop; cancel some of them."""
+            """Send requests at the producer's share of the rate until `until_s`; cancel some of them."""
             async for _ in pace(self.random, self._config.rate * share, until_s):
                 request = asyncio.create_task(producer.send())
                 self._requests.add(request)
@@ -150,7 +150,7 @@ class Client:
     # work
 
     async def work(self, until_s: float) -> None:
-        """Run all roles of this client until this time of the event loop, or until `end`."""
+        """Run all roles of this client until `until_s` (event-loop time), or until `end` is called."""
         living, ended = asyncio.create_task(self._run_roles(until_s)), asyncio.create_task(self._ended.wait())
         try:
             await asyncio.wait((living, ended), return_when=asyncio.FIRST_COMPLETED)
@@ -175,7 +175,7 @@ class Client:
         self._ended.set()
 
     async def _run_roles(self, until_s: float) -> None:
-        """Run all roles, and print figures, until a time of the loop."""
+        """Run all roles, and print figures, until `until_s` (event-loop time)."""
         async with asyncio.TaskGroup() as tasks:
             for run in (*self._roles, self._report_figures):
                 tasks.create_task(_run_role(run, until_s))

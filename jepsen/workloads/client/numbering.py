@@ -41,7 +41,7 @@ def permanent_process(client: int, number: int) -> int:
 
 
 async def pace(random: Random, rate: float, until_s: float) -> AsyncIterator[None]:
-    """Yield at random moments, on average `rate` a second, until this time of the event loop."""
+    """Yield at random moments, on average `rate` a second, until `until_s` (event-loop time)."""
     loop = asyncio.get_running_loop()
     due = loop.time() + random.expovariate(rate)
     while due < until_s:

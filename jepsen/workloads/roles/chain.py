@@ -71,7 +71,9 @@ class Chain:
         """Records that were polled and are not in a transaction yet."""
 
     async def run(self, until_s: float) -> None:
-        """Run until this time of the event loop."""
+        """Consume, transform and produce in transactions until `until_s` (event-loop time).
+
+        After an error, and at random, begin again with a new producer and consumer."""
         loop = asyncio.get_running_loop()
         while loop.time() < until_s:
             producer = self._library.new_producer(self._producer_settings)

@@ -65,7 +65,7 @@ class Member:
         self._join: Op | None = None
 
     async def run(self, until_s: float) -> None:
-        """Run until this time of the event loop, and then stop without leaving the group."""
+        """Do random steps until `until_s` (event-loop time), and then stop without leaving the group."""
         loop = asyncio.get_running_loop()
         try:
             while loop.time() < until_s:

@@ -41,7 +41,7 @@ class GroupReader:
         self._topics, self._random = tuple(topics), random
 
     async def run(self, until_s: float) -> None:
-        """Run until this time of the event loop."""
+        """Poll with group members, one after another, until `until_s` (event-loop time)."""
         loop = asyncio.get_running_loop()
         while loop.time() < until_s:
             self._history.ok(self._history.invoke(self._process, SUBSCRIBE, Subscribe(self._topics)))

@@ -44,7 +44,7 @@ class Handlers:
         self._topics, self._random = tuple(topics), random
 
     async def run(self, until_s: float) -> None:
-        """Run until this time of the event loop."""
+        """Run group members with handlers, one after another, until `until_s` (event-loop time)."""
         loop = asyncio.get_running_loop()
         while loop.time() < until_s:
             handlers = HandlerLoop(
@@ -67,7 +67,7 @@ class Handlers:
                 await asyncio.sleep(_PAUSE_S)
 
     async def _run(self, handlers: HandlerLoop, until_s: float) -> None:
-        """Run handlers until a time of the loop; then stop them in order or cancel them, by random choice."""
+        """Run handlers until `until_s` (event-loop time); then stop them in order or cancel them, by random choice."""
         running = asyncio.create_task(handlers.run())
         try:
             await asyncio.wait([running], timeout=max(0.0, until_s - asyncio.get_running_loop().time()))

@@ -53,7 +53,7 @@ class KafkaMember:
         self._positions: dict[TopicPartition, int] = {}
 
     async def run(self, until_s: float) -> None:
-        """Run until this time of the event loop."""
+        """Run group members, one after another, until `until_s` (event-loop time)."""
         loop = asyncio.get_running_loop()
         while loop.time() < until_s:
             consumer = self._begin()

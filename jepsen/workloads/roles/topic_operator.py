@@ -34,7 +34,7 @@ class Operator:
         self._name = name
 
     async def run(self, until_s: float) -> None:
-        """Run until this time of the event loop; the last topic is not deleted."""
+        """Create and delete the topic in turn until `until_s` (event-loop time); leave it if it exists then."""
         loop = asyncio.get_running_loop()
         await asyncio.sleep(self._random.uniform(*LIVES_S[0]))
         while loop.time() < until_s:

@@ -114,7 +114,7 @@ class Transactor:
         self._settings = TransactionSettings(f"transactor-{process}", TIMEOUT_MS, REQUEST_MS)
 
     async def run(self, until_s: float) -> None:
-        """Run until this time of the event loop."""
+        """Execute transactions until `until_s` (event-loop time); after an error, begin again with a new producer."""
         loop = asyncio.get_running_loop()
         while loop.time() < until_s:
             producer = self._library.new_producer(self._settings)

@@ -100,8 +100,8 @@ class SetUserCredentials(Command):
     """Change of a user's credentials; creates the user. A user without credentials is deleted.
 
     `credentials` replace those of the same mechanism, `removed` names mechanisms to delete, both ascending.
-    `is_superuser` stays unchanged when it is None. `secret` becomes the cluster's secret if there is none. `is_first`:
-    refused if the cluster ever had a user."""
+    `is_superuser` stays unchanged when it is None. `secret` becomes the cluster's secret if the cluster has none. With
+    `is_first` the command is refused if the cluster ever had a user."""
 
     name: UserName
     credentials: Credentials

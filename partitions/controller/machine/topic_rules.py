@@ -91,7 +91,7 @@ def set_assignment(cluster: ClusterState, command: SetAssignment, index: Index) 
 
 
 def _find_topic(cluster: ClusterState, command: AddPartitions | DeleteTopic | AlterTopicConfigs) -> TopicRow:
-    """Return the topic of this uuid. Raises `UnknownTopic`, also if it has another name."""
+    """Return the topic of this uuid. Raises `UnknownTopic` if it does not exist, or has another name."""
     topic = cluster.topic_by_id(command.topic_id)
     if topic.name != command.name:
         raise UnknownTopic(f"the topic with the uuid {command.topic_id} is {topic.name!r}, not {command.name!r}")

@@ -43,7 +43,7 @@ class PlanningTask:
         """Whether a plan was made at a time when all connected brokers could receive replicas."""
         self._lock = asyncio.Lock()
         self._inputs: object = None
-        """Inputs of the last plan; None: plan again in any case."""
+        """Inputs of the last plan; None makes the next call plan again, whatever its inputs are."""
         self._planned_for: object = None
         """Part of the inputs on which the queue depends."""
         self._not_before = tenure.began_at + _FIRST_S

@@ -32,7 +32,7 @@ class KnownPlaces(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Plan of a recovery; with a `refusal` there is none to execute.
+    """Plan of a recovery; a plan with a `refusal` cannot be executed.
 
     `survivor` continues alone, `giving_up` set their copies aside, `renouncing` never make a first replica."""
 

@@ -20,7 +20,7 @@ from raftlog.values.traces import BrokerTrace, BrokerTraces
 
 
 def _check_id(_context: click.Context, _parameter: click.Parameter, text: str | None) -> str | None:
-    """Return the trace id. Raises `BadParameter` if it is none."""
+    """Return the trace id unchanged, or None if it was omitted. Raises `BadParameter` for an invalid trace id."""
     if text is not None and re.fullmatch("[0-9a-f]{32}", text) is None:
         raise click.BadParameter("a trace id has 32 lower-case hexadecimal digits")
     return text

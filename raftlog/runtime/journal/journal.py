@@ -207,7 +207,7 @@ class Journal:
         return self._waiting.pending_bytes
 
     def _check_admission(self, size: int, *, may_use_reserve: bool) -> None:
-        """Make room for operations of `size` bytes; raise `Overloaded` or `StorageFull` if there is none."""
+        """Make room for operations of `size` bytes; raise `Overloaded` or `StorageFull` if that is impossible."""
         config, reserve_bytes, reserve_blocks = self.config, 0, self._reserve_blocks
         if may_use_reserve:
             reserve_bytes, reserve_blocks = config.reserve_bytes, 0

@@ -46,7 +46,7 @@ class BlockRun:
     frame: int
     """Number of the frame of the run's last block; no block of the run belongs to a later frame."""
     complete: int
-    """The sequence after the last frame whose last block is in the run; 0 when there is none."""
+    """The sequence after the last frame whose last block is in the run; 0 without such a frame."""
     start: int
     """`start` in the header of the run's last block; never falls within a run."""
 

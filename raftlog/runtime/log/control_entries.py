@@ -103,7 +103,7 @@ class TrimEntry(NamedTuple):
     """Content of a trim entry: records below `log_start_offset` are deleted.
 
     `snapshot_index` is the index of the roll after which the log has a snapshot of the state of idempotent producers
-    in the deleted entries; 0: there is none."""
+    in the deleted entries; 0 without such a snapshot."""
 
     log_start_offset: Offset
     snapshot_index: Index

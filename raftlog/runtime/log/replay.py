@@ -1,6 +1,6 @@
 """Replay of the journal: it makes segments equal to the journal's entries after a checkpoint.
 
-Small entries have their bytes in the journal: they are written at their places, over all that is there, also if the
+Small entries have their bytes in the journal: they are written at their places, over all that is there, even if the
 same bytes seem to be there already (after a sync that failed the page cache may show bytes that the disk never got). Of
 a large append the journal has index rows: its bytes must be in the segment. A bad entry keeps its place by its row, so
 that the right bytes can be written there. A roll begins the next file. Nothing is synced and nothing is cut here.

@@ -113,7 +113,7 @@ class PartitionReplica(ReadableReplica):
         self.closed_by: RaftlogError | None = None
         """Error that ended the replica."""
         self.on_turn: Callable[[], None] | None = None
-        """Callback in every turn of the group, also one without a Ready: members may have acknowledged more."""
+        """Callback in every turn of the group, even one without a Ready: members may have acknowledged more."""
         self.on_end: Callable[[], None] | None = None
         self.unreadable: dict[str, str] = {}
         """Reasons, by part of the replica, why it stopped applying the log: this release cannot read an entry."""
@@ -401,7 +401,7 @@ class PartitionReplica(ReadableReplica):
             self._host.mark_dirty(self)
 
     def settle_committed(self) -> None:
-        """Settle proposals that another leader committed, also those not durable here: no disk stall delays them."""
+        """Settle proposals that another leader committed, even if they are not durable here: no stall delays them."""
         if self.core.role is not Role.LEADER and not self.is_frozen:
             self._open.settle(self.core.committed_index, self.core.leader)
 

@@ -7,8 +7,8 @@
 Each side draws its nonce for the single connection, so a recorded proof is valid for no other connection; the side is
 part of the proof, so a reflected one fails; a refusal is part of it, so only a member can refuse with consequences.
 Keys are derived from the cluster secret for this purpose alone (`raftlog.cluster_secret`). The URI name
-`raftlog:node:<id>` in the certificate of a TLS connection is compared with the node id in any case, and proves it where
-there is no secret.
+`raftlog:node:<id>` in the certificate of a TLS connection is always compared with the node id; without a cluster secret
+it proves the node id.
 
 The secret keeps strangers out. It does not protect a connection from an attacker on its path, who can relay the
 handshake and change what follows: that needs TLS. Pure; called by both sides of a connection."""

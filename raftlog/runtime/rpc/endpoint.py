@@ -69,7 +69,7 @@ class Endpoint:
             peer.node_id, request
         )
         self.tasks: dict[asyncio.Task[None], None] = {}
-        """Tasks of requests that are being served, also those whose connection is closed."""
+        """Tasks of requests that are being served, including those whose connection is closed."""
         self.messages_from_outsiders = 0
         """Number of Raft messages that were dropped because their senders are not members of the cluster."""
         self.identity = identity

@@ -171,7 +171,9 @@ class TcpTransport(Transport):
                     peer.set_address(address)
 
     def drop_outsiders(self) -> None:
-        """Close the connections of disks that the memory of peers no longer allows."""
+        """Close the connections with processes whose disk is retired, or not the one assigned to their node id.
+
+        `PeerMemory.is_allowed` decides."""
         memory = self.memory
         for accepted in self._listener.connections():
             hello = accepted.hello

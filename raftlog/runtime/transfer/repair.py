@@ -148,7 +148,9 @@ class Repair:
             await asyncio.sleep(min(loop.time() - began, _PAUSE_S_MAX))
 
     async def _read_slice(self, segment: Segment, first: int) -> int:
-        """Read one slice of rows from `first` on; return the number of the row after the last one."""
+        """Read one slice of rows from `first` on, and repair or record damaged ones.
+
+        Returns the number of the next row to read."""
         group, size, number = self._group, 0, first
         for number, batch, error, is_placed in walk_rows(group.log.segments, segment, first):
             index = Index(segment.index_of(number))

@@ -69,7 +69,7 @@ def _segments_below(log: GroupLog, boundary: EntryId) -> tuple[Segment, ...]:
 
 
 def _boundary_at(group: PartitionReplica, offset: Offset) -> EntryId | None:
-    """Return the entry before the committed roll at an offset; None if there is none, or a compacted segment."""
+    """Return the entry before the committed roll at an offset; None without such a roll, or for a compacted segment."""
     log = group.log
     segment = log.segments.segment_of_offset(offset)
     is_there = segment.base_offset == offset and log.boundary.index < segment.base_index <= group.applied_index
@@ -132,7 +132,7 @@ class Supplier:
             raise
 
     def _find_group(self, key: GroupKey) -> PartitionReplica:
-        """Return the replica of a group. Raises `Unavailable` if there is none that may answer."""
+        """Return the replica of a group. Raises `Unavailable` without a replica that may answer."""
         group = self._port.groups.get(key)
         if group is None or group.is_frozen or group.stopped:
             raise Unavailable(f"group {key.hex()} has no replica on node {self._port.me.node_id} now")

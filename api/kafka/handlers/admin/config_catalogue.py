@@ -74,7 +74,7 @@ class ConfigName(NamedTuple):
 
 
 def is_one_of(*values: str) -> Callable[[str], bool]:
-    """Return a predicate that is true for these values, in any case."""
+    """Return a predicate that tests for one of these values, ignoring case; `values` are in lower case."""
     return lambda value: value.lower() in values
 
 

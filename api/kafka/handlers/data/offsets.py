@@ -52,11 +52,11 @@ class OffsetsHandler:
         """Return the first or last offset of partitions, or the first offset at or after a timestamp."""
         version, isolation = request.version, isolation_of(request.message.isolation_level)
 
-        async def find_offset(topic: Any, partition: Any, is_twice: bool) -> Any:
+        async def find_offset(topic: Any, partition: Any, is_duplicate: bool) -> Any:
             """Return the row of a partition with the offset for the requested timestamp, or with an error."""
             found, code = FoundOffset(NO_OFFSET, UNKNOWN), ErrorCode.NONE
             try:
-                _check_once(is_twice)
+                _check_once(is_duplicate)
                 self._authorize(request, AclOperation.DESCRIBE, topic.name)
                 found = await self._find_offset(topic.name, partition, isolation)
             except RaftlogError as error:
@@ -97,11 +97,11 @@ class OffsetsHandler:
     async def end_of_epochs(self, request: KafkaRequest) -> Any:
         """Handle OffsetForLeaderEpoch: return for each partition the end offset of a leader epoch."""
 
-        async def find_end(topic: Any, partition: Any, is_twice: bool) -> Any:
+        async def find_end(topic: Any, partition: Any, is_duplicate: bool) -> Any:
             """Return the row of a partition with the end of the requested leader epoch, or with an error."""
             found, code = FoundOffset(NO_OFFSET, UNKNOWN), ErrorCode.NONE
             try:
-                _check_once(is_twice)
+                _check_once(is_duplicate)
                 self._authorize(request, AclOperation.DESCRIBE, topic.topic)
                 found = self._reads.end_of_epoch(
                     topic.topic, partition.partition, partition.current_leader_epoch, partition.leader_epoch
@@ -131,11 +131,11 @@ class OffsetsHandler:
         timeout_ms = request.message.timeout_ms
         deadline = deadline_in(min(timeout_ms, NO_DEADLINE_MS) if timeout_ms > 0 else NO_DEADLINE_MS)
 
-        async def delete_up_to(topic: Any, partition: Any, is_twice: bool) -> Any:
+        async def delete_up_to(topic: Any, partition: Any, is_duplicate: bool) -> Any:
             """Delete the records of a partition below the requested offset; return the row with the result."""
             low, code = UNKNOWN, ErrorCode.NONE
             try:
-                _check_once(is_twice)
+                _check_once(is_duplicate)
                 self._authorize(request, AclOperation.DELETE, topic.name)
                 low = await self._delete(topic.name, partition.partition_index, partition.offset, deadline)
             except RaftlogError as error:
@@ -183,9 +183,9 @@ def _place(row: tuple[Any, Any]) -> tuple[str, int]:
     return topic.name, partition.partition_index
 
 
-def _check_once(is_twice: bool) -> None:
+def _check_once(is_duplicate: bool) -> None:
     """Raise `InvalidArgument`, as Kafka does, if the request names the partition more than once."""
-    if is_twice:
+    if is_duplicate:
         raise InvalidArgument("the request names this partition twice")
 
 

@@ -8,7 +8,7 @@
 
 Most turns carry one message or two, so the cost of a single one counts: a row is packed and unpacked in one
 call of `struct`, and nothing of a batch is copied into the body. Decoding checks all its input and raises
-`BadFrame`: also for a sender that is not the connection's node and disk. Pure; called by connections."""
+`BadFrame`, even for a sender that is not the connection's node and disk. Pure; called by connections."""
 
 import struct
 from collections.abc import Sequence
