@@ -64,6 +64,7 @@ def measure_rows(directory: Path, rows: Mapping[str, float], rate: float, mix: s
 
 
 def run(workspace: Workspace) -> Values:
+    """Run each row's load, and return its figures, named by row. Raises `MeasureFailed` if nothing succeeded."""
     values: dict[str, float | str] = {}
     with workspace.directory() as directory:
         found = measure_rows(
@@ -87,6 +88,9 @@ def run(workspace: Workspace) -> Values:
 
 
 def _figures(row: str, title: str, messages_max: float | None, *, is_offered: bool) -> tuple[Figure, ...]:
+    """Return the figures of a row.
+
+    With an offered rate (`is_offered`), availability and latencies have required values."""
     bounds = {"p50": 1.5, "p95": 3.0, "p99": 5.0, "max": 50.0} if is_offered else {}
     return (
         Figure(f"{row}_messages", f"{title}: messages between brokers", "/operation", at_most=messages_max),

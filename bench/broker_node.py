@@ -51,6 +51,7 @@ class Commands:
         return {"seconds": time.perf_counter() - begin}
 
     async def create_topic(self, partitions: int, replicas: int) -> dict[str, float]:
+        """Create the topic; return the seconds that it took."""
         begin = time.perf_counter()
         await self.broker.create_topic(TOPIC, partitions, replicas, deadline=_start_deadline())
         return {"seconds": time.perf_counter() - begin}
@@ -70,6 +71,7 @@ class Commands:
         loop, broker = asyncio.get_running_loop(), self.broker
 
         async def write_record(writer: int, value: bytes) -> None:
+            """Append one record to the writer's partition. Raises the error of a refused record."""
             results = await broker.produce_records(
                 TOPIC, targets[writer], [NewRecord(value)], deadline=Deadline(loop.time() + _WRITE_S_MAX)
             )

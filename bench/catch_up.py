@@ -46,6 +46,7 @@ def fill(port: int, size_bytes: int) -> dict[str, int]:
     wanted = -(-size_bytes // len(body))
 
     def write() -> None:
+        """Send batches to partition 0 over one connection until `wanted` requests are begun."""
         connection = http.client.HTTPConnection(HOST, port, timeout=REQUEST_S_MAX)
         while (number := next(requests)) < wanted:
             some = [pool[(number + at) % len(pool)] for at in range(_BATCHES_A_REQUEST)]
@@ -74,6 +75,7 @@ class MemoryWatch:
         self._thread.start()
 
     def _poll(self) -> None:
+        """Record the largest growth of the processes' memory, until the observation ends."""
         while not self._ends.wait(_POLL_S * 5):
             for pid in self._pids:
                 self.grown_mib = max(self.grown_mib, probes.memory_mib(pid)[0] - self._before[pid])

@@ -64,6 +64,7 @@ class Commands:
                 await self.producer.send(COPIES, record.value, partition=record.partition)
 
     async def _take(self) -> list[ConsumerRecord[bytes, bytes]]:
+        """Poll until `RECORDS` records are there, and return them. Raises `MeasureFailed` if they run out."""
         records: list[ConsumerRecord[bytes, bytes]] = []
         while len(records) < RECORDS:
             some = await self.consumer.poll(RECORDS - len(records))

@@ -43,6 +43,7 @@ def run_in_child(function: Callable[..., dict[str, Any]], **arguments: Any) -> d
 
 
 def main() -> None:
+    """Call the function named by the first argument with the arguments in stdin, and print its result as JSON."""
     module_name, _, function_name = sys.argv[1].partition(":")
     function = getattr(importlib.import_module(module_name), function_name)
     print(json.dumps(function(**json.load(sys.stdin))), flush=True)

@@ -27,6 +27,7 @@ def send(addresses: list[str], topic: str, seconds: float, settings: dict[str, A
 
 
 async def _send(addresses: list[str], topic: str, seconds: float, settings: dict[str, Any]) -> dict[str, Any]:
+    """Send records for `seconds` after a warm-up; return their rate, and the latencies of a sample of them."""
     latencies: list[float] = []
     sampled: set[asyncio.Task[None]] = set()
 
@@ -63,6 +64,9 @@ async def _send(addresses: list[str], topic: str, seconds: float, settings: dict
 
 
 def run_producer(workspace: Workspace) -> Values:
+    """Measure the producer with settings for large batches, and with the default ones.
+
+    Checks that all records of the first run are stored."""
     with workspace.directory() as directory, cluster_of_three(directory) as cluster:
         create_topic(cluster, PARTITIONS)
         addresses = cluster.addresses
@@ -91,6 +95,7 @@ def fill(addresses: list[str], topic: str, records: int) -> dict[str, Any]:
 
 
 async def _fill(addresses: list[str], topic: str, records: int) -> dict[str, Any]:
+    """Append `records` records to the partitions in turn, in requests of several batches."""
     pool = batches(50)
     per_request = 10
     async with BrokerClient(addresses) as client:
@@ -107,6 +112,9 @@ def read(addresses: list[str], topic: str, records: int, group: str | None, iter
 
 
 async def _read(addresses: list[str], topic: str, records: int, group: str | None, iterates: bool) -> dict[str, Any]:
+    """Read `records` records in a group, or without one; return the rate and the CPU time.
+
+    `iterates`: by `async for` instead of `poll`."""
     expected = [0] * PARTITIONS
     count = 0
     begin = cpu = 0.0
@@ -127,6 +135,9 @@ async def _read(addresses: list[str], topic: str, records: int, group: str | Non
 
 
 def _check_records(records: list[Any], expected: list[int]) -> int:
+    """Check the offsets and sizes of received records; return their number.
+
+    `expected` has the next offset of each partition, and is advanced."""
     for record in records:
         require(record.offset == expected[record.partition], f"{record.offset} after {expected}")
         require(len(record.value) == VALUE_BYTES, "a record has another value")
@@ -135,6 +146,7 @@ def _check_records(records: list[Any], expected: list[int]) -> int:
 
 
 def run_consumer(workspace: Workspace) -> Values:
+    """Measure reads in a group, by iteration, and without a group; check the committed offsets."""
     with workspace.directory() as directory, cluster_of_three(directory) as cluster:
         create_topic(cluster, PARTITIONS)
         given = {"addresses": cluster.addresses, "topic": TOPIC, "records": RECORDS}

@@ -49,6 +49,7 @@ class NodeProcess:
         return self.first_acks.pop(0)
 
     def _read_line(self) -> dict[str, Any]:
+        """Return the node's next line of JSON; record the time of its first acknowledgement if the line has it."""
         assert self._process.stdout is not None, "a child without stdout"
         line = self._process.stdout.readline()
         require(bool(line), f"node {self.number} ended: {self._process.poll()}")
@@ -86,6 +87,7 @@ class Cluster:
             )
 
     def _open(self, number: int) -> None:
+        """Start a child process, and open a node in it with its earlier address and data, if it has some."""
         node = self.nodes[number] = NodeProcess(number)
         port = self._addresses.get(number, ["127.0.0.1", 0])[1]
         peers = {other: self._addresses.get(other, _NOWHERE) for other in NODES if other != number}
@@ -129,6 +131,7 @@ class Cluster:
         raise MeasureFailed(f"no node leads after {_LEADER_S_MAX:g} s")
 
     def close(self) -> None:
+        """Kill all nodes."""
         for node in self.nodes.values():
             node.kill()
         self._pool.shutdown()

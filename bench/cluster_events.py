@@ -136,6 +136,7 @@ def _write_everywhere(ports: list[int], first_number: int) -> float:
     shares = [range(start, PARTITIONS, WRITERS) for start in range(WRITERS)]
 
     def write(turn: int) -> float:
+        """Write one record to each partition of this turn's share, with retries; return the time of the end."""
         left = dict.fromkeys(shares[turn], "")
         connection = HTTPConnection(HOST, ports[turn % len(ports)], timeout=_ANSWER_S_MAX)
         until = time.monotonic() + _GAP_S_MAX
@@ -204,6 +205,7 @@ def _find_busiest_leader(cluster: Cluster) -> tuple[int, int]:
 
 
 def _measure_idle(cluster: Cluster) -> dict[str, float]:
+    """Wait until the cluster has settled; return its CPU, memory and open files while it is idle."""
     pids = [node.pid for node in cluster.nodes.values()]
     begin = time.monotonic()
     _wait_until_settled(cluster)
@@ -221,6 +223,7 @@ def _measure_idle(cluster: Cluster) -> dict[str, float]:
 
 @contextlib.contextmanager
 def dev_process(directory: Path) -> Iterator["subprocess.Popen[str]"]:
+    """Run `raftlog dev`; stop it by SIGINT at the end of the block, and check its exit code."""
     command = [sys.executable, "-m", "raftlog.cli", "dev", "--json", "--data-dir", str(directory)]
     process = subprocess.Popen(
         [*command, "--base-port", str(_base_port())], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -241,6 +244,7 @@ def _base_port() -> int:
 
 
 def run_dev(workspace: Workspace) -> Values:
+    """Measure the start of `raftlog dev`, and its first topic."""
     with workspace.directory() as directory:
         begin = time.monotonic()
         with dev_process(directory / "dev") as process:

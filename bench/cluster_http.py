@@ -75,6 +75,7 @@ def restart_all(cluster: Cluster) -> None:
 
 
 def run_offered(workspace: Workspace) -> Values:
+    """Offer requests at a fixed rate to the leader; return latencies and CPU, after all records were read back."""
     with workspace.directory() as directory, cluster_of_three(directory) as cluster:
         create_topic(cluster)
         port = port_of(cluster, cluster.leader(TOPIC))
@@ -109,6 +110,7 @@ def _load_all_brokers(ports: list[int]) -> list[Load]:
 
 
 def run_closed(workspace: Workspace) -> Values:
+    """Load the leader, and then all brokers, by closed loops; compare with an HTTP server that stores nothing."""
     plain = load_echo(1)
     with workspace.directory() as directory, cluster_of_three(directory) as cluster:
         create_topic(cluster)

@@ -43,6 +43,7 @@ class Accumulator:
         self._waiting: list[asyncio.Future[None]] = []
 
     def append(self, value: bytes) -> "asyncio.Future[None]":
+        """Add a value to the batch of this turn of the loop; return a future for its commit."""
         if not self._values:
             self._loop.call_soon(self._propose)
         done: asyncio.Future[None] = self._loop.create_future()
@@ -51,6 +52,7 @@ class Accumulator:
         return done
 
     def _propose(self) -> None:
+        """Propose the collected values as one batch."""
         values, self._values = self._values, []
         waiting, self._waiting = self._waiting, []
         proposed = self._group.propose([build_batch(values)])
@@ -58,6 +60,7 @@ class Accumulator:
 
 
 def _complete(waiting: list["asyncio.Future[None]"], proposed: "asyncio.Future[Committed]") -> None:
+    """Complete the futures of a batch's values with the outcome of its proposal."""
     error = proposed.exception()
     for future in waiting:
         if error is None:
@@ -86,6 +89,7 @@ class AllGroupsWriter:
             await asyncio.sleep(_POLL_S / 2)
 
     def _on_commit(self, key: bytes, proposed: "asyncio.Future[Committed]") -> None:
+        """Record the time of a group's first commit."""
         self._under_way.discard(key)
         if proposed.exception() is None:
             self.acked.setdefault(key, time.monotonic())
@@ -104,6 +108,7 @@ class Commands:
         self._stalls = StallTimer()
 
     async def open(self, data_dir: str, number: int, port: int, peers: dict[str, list[Any]]) -> dict[str, Any]:
+        """Open and start a node; return its address, its disk, and the seconds to open it."""
         settings = NodeSettings(
             data_dir=data_dir,
             node_id=number,
@@ -140,6 +145,9 @@ class Commands:
         return {"leads": known is not None and known.is_here}
 
     async def load(self, mode: str, in_flight: int, seconds: float, batch_bytes: int) -> dict[str, float]:
+        """Append values for `seconds`, `in_flight` at a time; return the figures of the load.
+
+        Mode "accumulated" appends the values of a turn as one batch; other modes append each value alone."""
         self._loads += 1
         load, group = Load(in_flight, seconds, self._loads, self._syncs), self._group()
         if mode == "accumulated":
@@ -215,6 +223,7 @@ class Commands:
         return {"seconds": time.perf_counter() - begin}
 
     def _group(self) -> PartitionReplica:
+        """Return this node's replica of the Raft group."""
         group = self.node.find_replica(GROUP)
         require(group is not None, "the group is not here")
         assert group is not None, "it was required"

@@ -117,6 +117,7 @@ def _compare(
     data_dir: Path | None,
     as_json: bool,
 ) -> int:
+    """Compare this tree with the tree `against` by paired measures, and print the result; return the exit code."""
     if not every:
         raise click.UsageError("nothing of this bench is measured in pairs")
     try:
@@ -142,6 +143,7 @@ def select_measures(every: Sequence[NamedMeasure], names: tuple[str, ...]) -> li
 
 
 def _print_list(console: Console, measures: list[Measure]) -> None:
+    """Print each measure with its method and its figures."""
     for measure in measures:
         console.print(f"[bold]{measure.name}[/]: {measure.title}", highlight=False)
         console.print(f"  {measure.method}", highlight=False)
@@ -158,6 +160,7 @@ def _measure(
     as_json: bool,
     earlier: list[Report],
 ) -> int:
+    """Run the measures, and print and store a report; return the exit code."""
     signal.signal(signal.SIGTERM, _exit_on_signal)
     RESULTS.mkdir(parents=True, exist_ok=True)
     with _workspace(data_dir, mib) as workspace:
@@ -178,6 +181,7 @@ def _measure(
 
 
 def _run(measures: list[Measure], runs: int, workspace: Workspace) -> list[Outcome]:
+    """Run all measures with a progress bar, and print each outcome as it is known."""
     outcomes = []
     with Progress(
         TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=Console(stderr=True)

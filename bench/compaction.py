@@ -56,6 +56,7 @@ def fill(port: int, size_bytes: int) -> dict[str, int]:
     wanted = -(-size_bytes // sum(map(len, pool[:_BATCHES_A_REQUEST])))
 
     def write() -> None:
+        """Send batches to partition 0 over one connection until `wanted` requests are begun."""
         connection = http.client.HTTPConnection(HOST, port, timeout=REQUEST_S_MAX)
         while (number := next(requests)) < wanted:
             some = [pool[(number * _BATCHES_A_REQUEST + at) % len(pool)] for at in range(_BATCHES_A_REQUEST)]
@@ -113,6 +114,7 @@ def _alter_config(cluster: Cluster, name: str, value: str) -> None:
 
 
 def _create_topic(cluster: Cluster) -> None:
+    """Create the topic with small segments and three replicas."""
     configs = [{"name": "segment.bytes", "value": str(_SEGMENT_BYTES)}]
     body = {"topic_name": TOPIC, "partitions_count": 1, "replication_factor": 3, "configs": configs}
     status, answered = ask(cluster.nodes[1].http, "/v3/clusters/-/topics", method="POST", body=body)

@@ -62,6 +62,7 @@ async def _request_data(data_dir: str, topics: int, partitions: int, groups: int
     limit = asyncio.Semaphore(_AT_ONCE)
 
     async def commit(number: int) -> None:
+        """Commit an offset in group `number`."""
         place = TopicPartition(f"t{number % topics:05d}", 0)
         async with limit:
             offsets = {place: OffsetCommit(Offset(0))}
@@ -109,6 +110,7 @@ async def _time_sample(broker: Broker) -> float:
 
 
 def run(workspace: Workspace) -> Values:
+    """Measure the console's requests in a child process with many topics and groups."""
     with workspace.directory() as directory:
         return run_in_child(
             request_data,

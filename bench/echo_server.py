@@ -13,6 +13,7 @@ from bench.service import HOST, READY_PATH
 
 
 async def _produce(request: web.Request) -> web.Response:
+    """Answer as a broker would, without storing the records."""
     records = orjson.loads(await request.read())["records"]
     offsets = [{"partition": 0, "offset": 5, "error_code": None, "error": None} for _ in records]
     body = {"offsets": offsets, "key_schema_id": None, "value_schema_id": None}
@@ -24,6 +25,7 @@ async def _ready(request: web.Request) -> web.Response:
 
 
 async def _serve(port: int) -> None:
+    """Serve on the port until the process is killed."""
     application = web.Application()
     application.router.add_post("/topics/{topic}", _produce)
     application.router.add_get(READY_PATH, _ready)

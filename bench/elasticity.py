@@ -126,6 +126,7 @@ class _Placement:
 
 
 def _get(cluster: Cluster, node: int, path: str) -> Any:
+    """Return the JSON answer of a node to GET `path`. Raises `MeasureFailed` for another status than 200."""
     status, answer = ask(cluster.nodes[node].http, path, timeout_s=_ASK_S_MAX)
     require(status == 200, f"GET {path}: {status} {answer}")
     return answer
@@ -145,6 +146,7 @@ def _wait_until_even(cluster: Cluster, asked: int, nodes: set[int], workspace: W
 
 
 def _decommission(cluster: Cluster, asked: int, node: int) -> None:
+    """Request the decommission of `node` at the node `asked`."""
     status, answer = ask(
         cluster.nodes[asked].http, f"/v1/brokers/{node}/decommission", method="PUT", timeout_s=_ASK_S_MAX
     )
@@ -152,6 +154,7 @@ def _decommission(cluster: Cluster, asked: int, node: int) -> None:
 
 
 def _wait_until_removed(cluster: Cluster, asked: int, node: int) -> None:
+    """Wait until the node `asked` no longer lists `node` as a broker."""
     until = time.perf_counter() + _SECONDS_MAX
     while any(row["node_id"] == node for row in _get(cluster, asked, "/v1/brokers")):
         require(time.perf_counter() < until, f"node {node} was not removed within {_SECONDS_MAX:g} s")

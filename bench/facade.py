@@ -60,6 +60,7 @@ class Brokers:
         return self.led
 
     def _map_nodes(self, what: Any) -> dict[int, dict[str, Any]]:
+        """Call `what` for all nodes at the same time; return the results by node number."""
         return dict(zip(self.nodes, self._pool.map(what, self.nodes.values()), strict=True))
 
     def load(self, in_flight: int, seconds: float, batch_bytes: int = 0) -> dict[str, float]:
@@ -108,6 +109,7 @@ class Brokers:
             require(stored == operations, f"{operations} were acknowledged, {stored} are stored ({key})")
 
     def close(self) -> None:
+        """Kill all nodes."""
         for node in self.nodes.values():
             node.kill()
         self._pool.shutdown()

@@ -55,6 +55,7 @@ def has_flush_count(directory: Path) -> bool:
 
 
 def _read_count(directory: Path) -> int | None:
+    """Return the flushes of the directory's device since boot; None if the kernel does not count them."""
     device = os.stat(directory).st_dev
     for line in Path("/proc/diskstats").read_text().splitlines():
         fields = line.split()

@@ -40,12 +40,16 @@ def ingest(url: str, total_bytes: int) -> dict[str, float]:
 
 
 async def _ingest(url: str, total_bytes: int) -> dict[str, float]:
+    """Send batches of at least `total_bytes` to the URL, several requests at a time.
+
+    Returns the acknowledged records, bytes and requests, and the seconds."""
     bodies = [b"".join(batches(_BATCHES_PER_REQUEST)) for _ in range(_DIFFERENT_REQUESTS)]
     requests = -(-total_bytes // len(bodies[0]))
     turns = iter(range(requests))
     sent = itertools.count()
 
     async def send(session: aiohttp.ClientSession) -> None:
+        """Send request bodies in turn until all requests are taken."""
         for turn in turns:
             async with session.post(url, data=bodies[turn % len(bodies)], headers=headers) as response:
                 if response.status != 200:
@@ -68,6 +72,7 @@ async def _ingest(url: str, total_bytes: int) -> dict[str, float]:
 
 
 def run_memory(workspace: Workspace) -> Values:
+    """Measure a broker's memory when idle and after an ingest."""
     with workspace.directory() as directory, service.broker(directory / "data") as server:
         time.sleep(_IDLE_S)
         idle, _ = probes.memory_mib(server.pid)

@@ -40,6 +40,7 @@ class _Log:
         self.epochs: list[int] = []
 
     def append(self, values: Sequence[int], epoch: int) -> int:
+        """Append values in a leader epoch; return the offset of the first one."""
         base = len(self.values)
         self.values += values
         self.bases.append(base)
@@ -47,6 +48,7 @@ class _Log:
         return base
 
     def fetch(self, offset: int) -> tuple[Fetched, list[tuple[int, int]]]:
+        """Return up to `FETCHED_MAX` values from `offset` on, and the base offset and epoch of each batch."""
         end = min(len(self.values), offset + FETCHED_MAX)
         first, last = bisect_left(self.bases, offset), bisect_left(self.bases, end)
         epochs = list(zip(self.bases[first:last], self.epochs[first:last], strict=True))
@@ -76,6 +78,7 @@ class HistoryGenerator:
         self._order = count()
 
     def write(self, operations: int) -> None:
+        """Write a history of about so many operations, and let each reader read all logs at the end."""
         for reader in range(READERS):
             self._assign(reader)
         kinds, weights = zip(*_KINDS, strict=True)
@@ -102,12 +105,14 @@ class HistoryGenerator:
     # time
 
     def _advance_to(self, until_ns: int) -> None:
+        """Run all scheduled effects up to `until_ns`, and set the clock to that time."""
         while self._due and self._due[0][0] <= until_ns:
             self.now_ns, _, what = heapq.heappop(self._due)
             what()
         self.now_ns = until_ns
 
     def _schedule(self, what: Callable[[], None]) -> None:
+        """Run `what` after a random time."""
         took_ns = self._random.choice(TOOK_NS) + self._random.randrange(1_000_000)
         heapq.heappush(self._due, (self.now_ns + took_ns, next(self._order), what))
 
@@ -126,6 +131,7 @@ class HistoryGenerator:
     # operations
 
     def _send(self, process: int) -> None:
+        """Begin a send of random values; a part of the sends fails or has an unknown outcome."""
         log = self._random.choice(self._logs)
         numbers = self._values[process // 1000 - 1]
         values = tuple(next(numbers) for _ in range(self._random.choice((1, 1, 1, 2, 3, 4, 5))))
@@ -135,6 +141,7 @@ class HistoryGenerator:
         base, epoch = None, 0
 
         def take_effect() -> None:
+            """Append the values, and schedule the answer."""
             nonlocal base, epoch
             base, epoch = log.append(values, self._epoch), self._epoch
             self._schedule(end)
@@ -158,6 +165,7 @@ class HistoryGenerator:
         self._history.ok(self._history.invoke(reader, ASSIGN, Assign(positions)))
 
     def _poll(self, reader: int) -> None:
+        """Begin a poll of a random partition, sometimes from an earlier position."""
         at = self._random.randrange(len(PARTITIONS))
         if self._random.random() < 0.01:
             self._positions[reader][at] -= min(self._positions[reader][at], self._random.choice((0, 1000, 5000)))
@@ -165,6 +173,7 @@ class HistoryGenerator:
         self._begin(reader, POLL, Poll(), lambda invocation: self._end_poll(invocation, at))
 
     def _end_poll(self, invocation: Op, at: int) -> None:
+        """Complete a poll of the partition with index `at`."""
         if self._is_ok(invocation, 0.96):
             fetched, epochs = self._logs[at].fetch(self._positions[invocation.process][at])
             self._positions[invocation.process][at] += len(fetched.offsets)
@@ -172,6 +181,7 @@ class HistoryGenerator:
             self._history.ok(invocation, poll, leader_epochs=epochs)
 
     def _list(self, process: int) -> None:
+        """Begin a request for the offsets of a log."""
         log, is_linearizable = self._random.choice(self._logs), self._random.random() < 0.5
 
         def end(invocation: Op) -> None:
@@ -182,6 +192,7 @@ class HistoryGenerator:
         self._begin(process, LIST, ListOffsets((), is_linearizable), end)
 
     def _commit(self, process: int) -> None:
+        """Begin a commit of a reader's position in a random partition."""
         at = self._random.randrange(len(PARTITIONS))
         offset = Offset(self._positions[self._random.randrange(READERS)][at])
         place = PARTITIONS[at]
@@ -194,6 +205,8 @@ class HistoryGenerator:
         self._begin(process, COMMIT, GroupOffsets("group-a", ((place, offset),)), end)
 
     def _read_committed(self, process: int) -> None:
+        """Begin a read of the committed offsets."""
+
         def end(invocation: Op) -> None:
             if self._is_ok(invocation, 0.9):
                 offsets = tuple((place, Offset(offset)) for place, offset in self._committed.items())
@@ -202,6 +215,7 @@ class HistoryGenerator:
         self._begin(process, COMMITTED, GroupOffsets("group-a"), end)
 
     def _drain(self, reader: int) -> None:
+        """Read all logs from their beginning to their end with one reader."""
         self._positions[reader] = dict.fromkeys(range(len(PARTITIONS)), 0)
         self._assign(reader)
         for at, log in enumerate(self._logs):

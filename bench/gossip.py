@@ -45,6 +45,7 @@ def measure_lossy(seed: int) -> dict[str, float]:
 
 
 def run_lossy(_workspace: Workspace) -> Values:
+    """Simulate gossip with lost datagrams for each seed; return the sums and maxima over the runs."""
     runs = [run_in_child(measure_lossy, seed=seed) for seed in SEEDS]
     require(sum(each["deaths"] for each in runs) > 0, "no member crashed")
     return {

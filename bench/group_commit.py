@@ -37,6 +37,7 @@ def append_from_threads(path: str, seconds: float) -> dict[str, float]:
     start = threading.Barrier(WAITERS + 1)
 
     def write(writer: int, log: raftlog.Log) -> None:
+        """Append one record after another for `seconds`, and record the latency of each."""
         mine = latencies[writer]
         start.wait()
         until = time.perf_counter() + seconds
@@ -69,6 +70,7 @@ def produce_from_tasks(path: str, seconds: float) -> dict[str, float]:
 
 
 async def _produce_all(path: str, seconds: float, latencies: list[list[float]]) -> tuple[float, int]:
+    """Append with all writers for `seconds`; return the elapsed seconds and the number of syncs."""
     async with _broker(path) as broker:
         await broker.create_topic(_TOPIC, 1, 1, {}, deadline=deadline_in(_PRODUCE_MS_MAX))
         with count_syncs() as syncs:
@@ -94,6 +96,7 @@ async def _read_all(path: str) -> list[bytes | None]:
 
 @asynccontextmanager
 async def _broker(path: str) -> AsyncIterator[Broker]:
+    """Open and start a broker in the directory `path`; close it at the end of the block."""
     broker = await Broker.open(BrokerSettings(data_dir=path))
     try:
         await broker.start()
@@ -103,6 +106,7 @@ async def _broker(path: str) -> AsyncIterator[Broker]:
 
 
 async def _produce(broker: Broker, writer: int, until: float, mine: list[float]) -> None:
+    """Append one record after another until `until`, and add the latency of each to `mine`."""
     now = time.perf_counter()
     while now < until:
         record = NewRecord(value_of(writer, len(mine)))
@@ -132,6 +136,8 @@ def _figures_of(
 
 
 def _make_run(work: Callable[..., dict[str, float]]) -> Callable[[Workspace], Values]:
+    """Return a measure that runs `work` in a child process and checks that no acknowledged record is missing."""
+
     def run(workspace: Workspace) -> Values:
         with workspace.directory() as path:
             done = run_in_child(work, path=str(path / "data"), seconds=SECONDS)

@@ -51,12 +51,16 @@ def commit_closed(ports: list[int], in_flight: int, warm_s: float, seconds: floa
 
 
 async def _commit_closed(ports: list[int], in_flight: int, warm_s: float, seconds: float) -> dict[str, Any]:
+    """Commit offsets of `in_flight` groups in closed loops.
+
+    Returns the rate, the latencies, and the last committed offset of each group."""
     took: list[float] = []
     last = dict.fromkeys(range(in_flight), 0)
     begin = time.perf_counter() + warm_s
     end = begin + seconds
 
     async def commit(session: aiohttp.ClientSession, number: int) -> None:
+        """Commit rising offsets of one group, one after another, until the end of the load."""
         address = f"{HOST}:{ports[number % len(ports)]}"
         while (sent := time.perf_counter()) < end:
             url = f"http://{address}/groups/group-{number}/offsets"
@@ -85,6 +89,7 @@ async def _commit_closed(ports: list[int], in_flight: int, warm_s: float, second
 
 
 def run_commits(workspace: Workspace) -> Values:
+    """Measure commits of offsets; check that the last ones survive a restart."""
     with workspace.directory() as directory, cluster_of_three(directory) as cluster:
         create_topic(cluster, PARTITIONS)
         ports = [port_of(cluster, node) for node in cluster.nodes]
@@ -147,6 +152,9 @@ def rebalance(addresses: list[str]) -> dict[str, Any]:
 
 
 async def _rebalance(addresses: list[str]) -> dict[str, Any]:
+    """Let members join and be killed in turn.
+
+    Returns the seconds until all members have assignments of a new generation."""
     settled: dict[str, tuple[int, float]] = {}
     members = [_Member(addresses, settled) for _ in range(MEMBERS)]
     await _wait_until_settled(settled, MEMBERS, 0)
@@ -182,6 +190,7 @@ async def _wait_until_settled(settled: dict[str, tuple[int, float]], count: int,
 
 
 def run_rebalance(workspace: Workspace) -> Values:
+    """Measure the rebalances of a consumer group."""
     with workspace.directory() as directory, cluster_of_three(directory) as cluster:
         create_topic(cluster, PARTITIONS)
         return run_in_child(rebalance, addresses=[node.http for node in cluster.nodes.values()])
@@ -196,7 +205,10 @@ def fill_groups(ports: list[int], groups: int, producers: int) -> dict[str, Any]
 
 
 async def _fill_groups(ports: list[int], groups: int, producers: int) -> dict[str, Any]:
+    """Commit offsets of many groups, and append a record of each of many producers."""
+
     async def post(session: aiohttp.ClientSession, number: int, path: str, body: bytes, kind: str) -> Any:
+        """Send a POST request to one of the brokers, and return its JSON answer. Raises `MeasureFailed`."""
         url = f"http://{HOST}:{ports[number % len(ports)]}{path}"
         async with session.post(url, data=body, headers={"Content-Type": kind}) as response:
             if response.status != 200:
@@ -237,6 +249,7 @@ def _memory_by_node(cluster: Cluster) -> dict[int, float]:
 
 
 def run_memory(workspace: Workspace) -> Values:
+    """Measure the memory that many groups and producers cost a broker."""
     with workspace.directory() as directory, cluster_of_three(directory) as cluster:
         create_topic(cluster, PARTITIONS)
         ports = [port_of(cluster, node) for node in cluster.nodes]

@@ -52,6 +52,7 @@ def run_wrk(script: str, url: str, *arguments: str, seconds: int = SECONDS, conn
 
 
 def _parse_result(seen: dict[str, Any]) -> Load:
+    """Return the load in the output of wrk. Raises `MeasureFailed` for errors, and if nothing was answered."""
     errors = {name: count for name, count in seen["errors"].items() if count}
     if errors:
         raise MeasureFailed("wrk counted errors: " + ", ".join(f"{count} {name}" for name, count in errors.items()))

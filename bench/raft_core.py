@@ -65,6 +65,7 @@ class Group:
                 core.step(message)
 
     def elect(self, me: ReplicaId) -> RaftCore:
+        """Let the replica `me` campaign, and return its core, which must be the leader then."""
         core = self.cores[me]
         core.campaign()
         self.process_all_readys()

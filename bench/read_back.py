@@ -49,6 +49,7 @@ def read_batches(port: int, path: str) -> Iterator[tuple[BatchHeader, memoryview
 
 
 def _get(connection: http.client.HTTPConnection, path: str, accept: str) -> bytes:
+    """Return the body of the answer to GET `path`. Raises `MeasureFailed` for another status than 200."""
     connection.request("GET", path, headers={"Accept": accept})
     response = connection.getresponse()
     body = response.read()

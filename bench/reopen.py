@@ -151,6 +151,7 @@ def flip_bit(segment: Path) -> Batch:
 
 
 def run(workspace: Workspace) -> Values:
+    """Kill the writer of logs of several sizes; measure their reopening, and the scrub of the largest one."""
     values: dict[str, float | str] = {}
     for name, size in SIZES.items():
         with workspace.directory() as directory:
@@ -166,6 +167,7 @@ def run(workspace: Workspace) -> Values:
 
 
 def _check_reopened(opened: Values, acknowledged: int, size: int) -> None:
+    """Check that a reopened log is undamaged, and has all acknowledged records."""
     require(opened["damage"] == 0, "the killed log was taken for damaged")
     require(float(opened["end_offset"]) >= acknowledged, f"{acknowledged} acknowledged, {opened['end_offset']} found")
     require(opened["appended_at"] == opened["end_offset"], "the reopened log appended at another offset than its end")
@@ -173,6 +175,7 @@ def _check_reopened(opened: Values, acknowledged: int, size: int) -> None:
 
 
 def _measure_scrub(path: Path) -> dict[str, float | str]:
+    """Flip a bit below the checkpoint; return whether the scrub finds it, and the scrub's rate."""
     segment = min(path.glob("*.log"))
     flipped = flip_bit(segment)
     found = run_in_child(scrub, path=str(path))

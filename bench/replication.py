@@ -32,6 +32,7 @@ def _run_loads(workspace: Workspace, loads: dict[str, dict[str, Any]]) -> dict[s
 
 
 def _run_load(nodes: Cluster, leader: NodeProcess, load: dict[str, Any]) -> dict[str, float]:
+    """Load the leader once; return its figures, and the CPU share of the leader and of the busiest follower."""
     before = {number: node.send_command("costs")["cpu_s"] for number, node in nodes.nodes.items()}
     begin = time.perf_counter()
     done = leader.send_command("load", **{"seconds": SECONDS, "batch_bytes": 100, **load})
@@ -43,6 +44,7 @@ def _run_load(nodes: Cluster, leader: NodeProcess, load: dict[str, Any]) -> dict
 
 
 def run_records(workspace: Workspace) -> Values:
+    """Measure appends with several numbers in flight, each alone and as accumulated batches."""
     loads = {
         "f64": {"mode": "accumulated", "in_flight": 64},
         "f256": {"mode": "accumulated", "in_flight": 256},

@@ -76,6 +76,7 @@ def print_report(console: Console, report: Report) -> None:
 
 
 def _row(measure: dict[str, Any], figure: dict[str, Any]) -> list[str]:
+    """Return the cells of a figure's row."""
     verdict = {True: "[green]met[/]", False: "[red]NOT MET[/]", None: ""}[figure["is_met"]]
     middle = (
         format_number(figure["median"]) if figure["values"] else "not measured" if measure["not_measured"] else "failed"
@@ -85,6 +86,7 @@ def _row(measure: dict[str, Any], figure: dict[str, Any]) -> list[str]:
 
 
 def _describe_requirement(figure: dict[str, Any]) -> str:
+    """Return the required bound of a figure as text; empty without one."""
     if figure["at_least"] is not None:
         return f"≥ {format_number(figure['at_least'])}"
     return "" if figure["at_most"] is None else f"≤ {format_number(figure['at_most'])}"
@@ -100,6 +102,7 @@ def format_number(value: float | None) -> str:
 
 
 def _machine_line(report: Report) -> str:
+    """Return a line with the date, the commit and the machine of a report."""
     machine = report["machine"]
     sync = machine["fdatasync"]
     changed = ", with changes" if report.get("has_changes") else ""

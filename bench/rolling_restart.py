@@ -38,6 +38,7 @@ async def _run_with_load(directory: Path, addresses: list[str]) -> tuple[SteadyR
 
 
 async def _run_rolling_restart(directory: Path) -> list[dict[str, Any]]:
+    """Run `raftlog cluster rolling-restart` and return the steps that it printed."""
     command = [
         sys.executable,
         "-m",
@@ -63,6 +64,7 @@ async def _run_rolling_restart(directory: Path) -> list[dict[str, Any]]:
 
 
 def run(workspace: Workspace) -> Values:
+    """Restart all brokers one by one under load; check that all acknowledged records are stored."""
     with workspace.directory() as directory, dev_process(directory / "dev") as process:
         assert process.stdout is not None, "a child without stdout"
         line = process.stdout.readline()

@@ -55,6 +55,7 @@ class Outcome:
         }
 
     def _figure_json(self, figure: Figure) -> dict[str, Any]:
+        """Return a figure with its values and their statistics, as JSON."""
         values = self.values(figure)
         return {
             "title": figure.title,

@@ -33,6 +33,7 @@ class _ScramClient:
         """Salted passwords by salt and iterations."""
 
     def _salt(self, salt: bytes, iterations: int) -> bytes:
+        """Return the salted password; it is computed once for each salt and number of iterations."""
         key = salt, iterations
         if key not in self._salted:
             self._salted[key] = hashlib.pbkdf2_hmac("sha256", self._password, salt, iterations)
@@ -76,6 +77,7 @@ async def _exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, 
 
 
 async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, api: tuple[int, int], body: bytes) -> bytes:
+    """Send a Kafka request of an API key and version; return the answer without its correlation id."""
     request = struct.pack(">hhih", *api, 1, -1) + body
     writer.write(struct.pack(">i", len(request)) + request)
     size = int.from_bytes(await reader.readexactly(4), "big")
@@ -88,12 +90,14 @@ def log_in(address: str, user: str, password: str, count: int, seconds: float) -
 
 
 async def _log_in(address: str, user: str, password: str, count: int, seconds: float) -> dict[str, Any]:
+    """Log in `count` times, evenly spread over `seconds`; return the latencies."""
     host, _, port = address.rpartition(":")
     client, loop = _ScramClient(user, password), asyncio.get_running_loop()
     begin = loop.time()
     took: list[float] = []
 
     async def run(due: float) -> None:
+        """Log in, and record the time since the login was due."""
         async with asyncio.timeout(_LOGIN_S_MAX):
             await client.log_in(host, int(port))
         took.append(loop.time() - due)

@@ -29,6 +29,7 @@ def scrape(data_dir: str) -> dict[str, Any]:
 
 
 async def _scrape(data_dir: str) -> dict[str, Any]:
+    """Scrape the metrics of a broker with many partitions several times; return the medians."""
     broker = await Broker.open(BrokerSettings(data_dir=data_dir))
     await broker.start("127.0.0.1:1")
     for number in range(_TOPICS):
@@ -63,6 +64,7 @@ async def _measure_scrape(metrics: Metrics) -> tuple[float, float, int]:
 
 
 def _time_observation() -> float:
+    """Return the seconds that one observation in a histogram takes."""
     histogram, began = Histogram(), stopwatch()
     took = timeit.timeit(lambda: histogram.observe_since(began), number=_OBSERVED)
     assert sum(histogram.counts) == _OBSERVED, "an observation was not counted"
@@ -70,6 +72,7 @@ def _time_observation() -> float:
 
 
 def run(workspace: Workspace) -> Values:
+    """Measure a scrape in a child process; check that it returns enough series."""
     with workspace.directory() as directory:
         done = run_in_child(scrape, data_dir=str(directory / "data"))
     least = 4 * _SHOWN // 2

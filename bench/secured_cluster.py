@@ -45,6 +45,7 @@ class SecuredCluster:
         self.leader = cluster.nodes[cluster.leader(TOPIC)]
 
     def _create_user(self) -> None:
+        """Create the user of the load and its permission, among many permissions of other users."""
         self._request("POST", "/v1/security/users", {"name": USER, "password": PASSWORD})
         entry = {"resource_type": "TOPIC", "operation": "ALL", "permission": "ALLOW", "host": "*"}
         own = {**entry, "resource_name": TOPIC, "pattern_type": "LITERAL", "principal": f"User:{USER}"}
@@ -55,6 +56,7 @@ class SecuredCluster:
         self._request("POST", "/v1/security/acls", {"acls": [own, *others]})
 
     def _request(self, method: str, path: str, body: object = None) -> Any:
+        """Send a request as superuser, and return its JSON answer. Raises `MeasureFailed`."""
         address = self.cluster.addresses[0]
         status, answer = ask(address, path, method=method, body=body, timeout_s=_ANSWER_S_MAX, access=self._access)
         if status // 100 != 2:

@@ -43,6 +43,7 @@ def produce_by_kafka(settings: dict[str, str], topic: str, warm_s: float, second
     value = b"x" * KAFKA_VALUE_BYTES
 
     def count(error: object, message: object) -> None:
+        """Count a delivery report of the Kafka client as delivered or failed."""
         nonlocal delivered, failed
         failed += error is not None
         delivered += error is None

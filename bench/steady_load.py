@@ -117,6 +117,7 @@ class SteadyLoad:
         )
 
     async def _write(self, client: BrokerClient, place: TopicPartition) -> None:
+        """Write one record in each interval to a partition, until the load is over."""
         while not self._is_over.is_set():
             began = self._loop.time()
             await self._write_one(client, place, began + self._deadline_s)
@@ -152,6 +153,7 @@ class SteadyLoad:
             self._reasons[reason] += 1
 
     def _acknowledge(self, place: TopicPartition, offset: Offset, number: int) -> None:
+        """Record that record `number` was acknowledged at an offset, and the time since the last acknowledgement."""
         known = self._acknowledged.setdefault((place, offset), number)
         assert known == number, f"{place} offset {offset} was acknowledged for {known} and for {number}"
         now = self._loop.time()

@@ -31,7 +31,10 @@ def count_syncs() -> Iterator[SyncCount]:
         count.add()
 
     def submit_counted(syncs: AioSyncs, descriptor: int, ended: Ended) -> bool:
+        """Submit a sync that is counted when it succeeds."""
+
         def end(error: OSError | None) -> Job:
+            """Count a successful sync, and call the original callback."""
             if error is None:
                 count.add()
             return ended(error)

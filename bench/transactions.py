@@ -28,6 +28,7 @@ def fill(addresses: list[str], records: int) -> dict[str, Any]:
 
 
 async def _fill(addresses: list[str], records: int) -> dict[str, Any]:
+    """Append numbered records to each partition of the source topic."""
     async with Producer(addresses, batch_records=1_000) as producer:
         for first in range(0, records, 1_000):
             values = [_value_of(number) for number in range(first, min(records, first + 1_000))]
@@ -47,6 +48,7 @@ def check_copies(addresses: list[str]) -> dict[str, Any]:
 
 
 async def _check_copies(addresses: list[str]) -> dict[str, Any]:
+    """Check that the copies are exactly the records below the committed offsets, each once and in order."""
     found = [0] * CHAINS
     async with BrokerClient(addresses) as client, Consumer(addresses) as consumer:
         committed = await client.groups.committed(GROUP)
@@ -81,6 +83,7 @@ def _run_chains(addresses: list[str], pool: ThreadPoolExecutor) -> Iterator[list
 
 
 def run_chains(workspace: Workspace) -> Values:
+    """Run one chain of transactions for each partition; check the copies after a restart."""
     with workspace.directory() as directory, cluster_of_three(directory) as cluster:
         addresses = cluster.addresses
         create_topic(cluster, CHAINS)

@@ -114,6 +114,7 @@ class Program:
         self._process.stdin.close()
 
     def _read_lines(self) -> None:
+        """Read stdout line by line until it ends."""
         assert self._process.stdout is not None, "stdout is a pipe"
         for line in self._process.stdout:
             self.lines.append(line.rstrip("\n"))
@@ -121,6 +122,7 @@ class Program:
         self._arrived.put(None)
 
     def _read_errors(self) -> None:
+        """Read stderr line by line until it ends."""
         assert self._process.stderr is not None, "stderr is a pipe"
         for line in self._process.stderr:
             self._errors.append(line)

@@ -85,6 +85,7 @@ def run(checks: Iterable[Check], python: str, console: Console) -> Iterable[Resu
 
 
 def _run_one(check: Check, cluster: Any) -> Result:
+    """Run a check on a healthy cluster, and restart the stopped nodes; return the result, passed or not."""
     begin = time.monotonic()
     try:
         cluster.wait_healthy(READY_S_MAX)

@@ -63,6 +63,7 @@ class ConnectCluster:
         answers: list[object] = []
 
         def is_answered() -> bool:
+            """Send the request to each worker until one accepts it; return whether one did. Raises `CheckFailed`."""
             for address in self._workers:
                 try:
                     status, answer = ask(address, path, method=method, body=body)
@@ -88,6 +89,7 @@ class ConnectCluster:
         seen: dict[str, Any] = {}
 
         def is_reached() -> bool:
+            """Return whether the connector and its task have the state."""
             seen.update(self.request(f"/connectors/{name}/status"))
             tasks = [task["state"] for task in seen["tasks"]]
             wanted = [] if state == "STOPPED" else [state]

@@ -64,6 +64,7 @@ class _Copiers:
         self.running = [self._start(number) for number in range(_PARTITIONS)]
 
     def _start(self, number: int) -> Program:
+        """Start the copier `number`, with the same transactional id each time."""
         topics = ("--input-topic", self._source, "--input-partition", str(number), "--output-topic", self._target)
         names = ("--consumer-group", self.name(number), "--transactional-id", self.name(number))
         size = ("--transaction-size", str(_TRANSACTION_RECORDS), "--enable-random-aborts")
@@ -81,6 +82,7 @@ class _Copiers:
             before = len(copier.lines)
 
             def has_committed(copier: Program = copier, before: int = before) -> bool:
+                """Return whether the copier has printed two more lines since `before`, or has ended."""
                 return len(copier.lines) >= before + 2 or not copier.is_running
 
             def describe(number: int = number, copier: Program = copier) -> str:
@@ -197,6 +199,7 @@ def _ongoing_id(cluster: Cluster) -> str:
     found: list[str] = []
 
     def is_found() -> bool:
+        """Return whether a transaction is ongoing; add the ids of ongoing transactions to `found`."""
         status, listed = ask(cluster.addresses[0], "/transactions")
         require(status == 200, f"transactions are not listed: {status} {listed}")
         found.extend(row["transactional_id"] for row in listed["transactions"] if row["state"] == "Ongoing")

@@ -66,6 +66,7 @@ class KafkaBroker:
         return self
 
     def _is_listening(self) -> bool:
+        """Return whether the broker accepts connections."""
         try:
             socket.create_connection(self._held[0].getsockname(), _CONNECT_S_MAX).close()
         except OSError:

@@ -106,6 +106,7 @@ def _wait_until_read(acked: dict[tuple[int, int], str], consumers: list[Program]
 
 
 def _begin_fault(cluster: Cluster, topic: str, fault: Fault | None, program: Program, line: str) -> None:
+    """Begin the fault, if there is one, once the program has printed `line`."""
     if fault is None:
         return
     program.wait_line(line)

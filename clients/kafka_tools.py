@@ -136,6 +136,7 @@ def check_consumer_groups(cluster: Cluster) -> str:
 
 
 def _read_offset(cluster: Cluster, group: str, topic: str) -> tuple[int, int]:
+    """Return the group's committed offset in partition 0, and the end of the partition."""
     described = output_of(tool(cluster, GROUPS, "--describe", "--group", group))
     found = re.search(rf"{group}\s+{topic}\s+0\s+(\d+)\s+(\d+)", described)
     if found is None:

@@ -22,6 +22,7 @@ class NumberedLines:
         self._thread.start()
 
     def _run(self) -> None:
+        """Write numbered lines at a fixed rate until the end, or until the program fails."""
         try:
             while not self._ending.wait(_TURN_S):
                 self._write("".join(f"{self._line(self.count + number)}\n" for number in range(self._per_turn)))

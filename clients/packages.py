@@ -60,6 +60,7 @@ def _find_program(name: str) -> str | None:
 
 
 def _install_system(package: str) -> None:
+    """Install a package of the system. Raises `NotInstalled` without apt-get or the right to use it."""
     apt = shutil.which("apt-get")
     if apt is None or os.geteuid() != 0:
         raise NotInstalled(f"the system package {package} is missing. Install it and try again")
@@ -141,12 +142,14 @@ def python_environment(name: str, requirements: Sequence[str]) -> Path:
 
 
 def _copy(files: Iterable[Path], target: Path) -> None:
+    """Copy the files into the directory `target`."""
     target.mkdir(parents=True, exist_ok=True)
     for path in files:
         shutil.copy(path, target)
 
 
 def _install(target: Path, sources: Sequence[Path], install: Callable[[], None], *, salt: str = "") -> None:
+    """Install into `target` again only if the sources or `salt` have changed since the last time."""
     digest = hashlib.sha256(salt.encode())
     for path in sources:
         if path.is_file():

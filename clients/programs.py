@@ -68,6 +68,8 @@ def _environment(client: str, cluster: Cluster, topic: str) -> dict[str, str]:
 
 
 def _check_without_fault(client: str, mode: str, command: Command) -> Check:
+    """Return a check that runs the program in `mode` without faults."""
+
     def run(cluster: Cluster) -> str:
         topic = _topic(client, mode)
         program = Program([*command(), mode, topic], environment=_environment(client, cluster, topic))
@@ -80,6 +82,8 @@ def _check_without_fault(client: str, mode: str, command: Command) -> Check:
 
 
 def _check_with_faults(client: str, mode: str, command: Command, named: str, faults: Sequence[Fault]) -> Check:
+    """Return a check that runs the program in `mode` under each of the faults."""
+
     def run(cluster: Cluster) -> str:
         topic = _topic(client, mode)
         return run_load([*command(), mode, topic], _environment(client, cluster, topic), cluster, topic, faults)
@@ -115,6 +119,7 @@ def _topic(client: str, mode: str) -> str:
 
 
 def _java_checks(client: str, folder: str) -> tuple[Check, ...]:
+    """Return the checks of the Java client in `folder`."""
     command = java_command(folder)
     return (
         _check_without_fault(client, "admin", command),

@@ -86,6 +86,7 @@ class SecureCluster:
         self._close()
 
     def _start(self) -> None:
+        """Start `raftlog dev --secure`, and read the addresses and the login that it prints."""
         flags = ("--secure", "--data-dir", str(self.data_dir), "--base-port", str(self._reserve_ports()), "--json")
         self._dev = Program(self._command("dev", *flags), environment={"PYTHONPATH": str(ROOT)})
         self._dev.wait_line("{", _READY_S_MAX)
@@ -98,6 +99,7 @@ class SecureCluster:
         self.wrong_ca = self._create_authority()
 
     def _close(self) -> None:
+        """Stop the brokers and delete their data."""
         if self._dev is not None:
             self._dev.terminate()
             self._dev.end(_READY_S_MAX, code=None)
@@ -150,6 +152,7 @@ class SecureCluster:
         found: list[int] = []
 
         def is_found() -> bool:
+            """Return whether the partition has a running leader, which is added to `found`."""
             leader = self._ask(f"/topics/{topic}/partitions/0").get("leader")
             if leader is not None and self.nodes[leader].is_running:
                 found.append(leader)
@@ -163,6 +166,7 @@ class SecureCluster:
         overview: dict[str, Any] = {}
 
         def is_healthy() -> bool:
+            """Return whether the cluster is healthy and no replica lags; store the answer in `overview`."""
             overview.clear()
             overview.update(self._ask("/v1/cluster/health_overview"))
             return bool(overview.get("is_healthy")) and not overview["lagging_count"]

@@ -37,6 +37,8 @@ def _environment(cluster: SecureCluster) -> dict[str, str]:
 
 
 def _check_logins(client: str, command: Command) -> Check:
+    """Return a check that logs in by each mechanism over TLS."""
+
     def run(cluster: SecureCluster) -> str:
         program = Program([*command(), "logins", f"{client.split()[0]}-logins"], environment=_environment(cluster))
         try:
@@ -48,6 +50,8 @@ def _check_logins(client: str, command: Command) -> Check:
 
 
 def _check_load(client: str, command: Command) -> Check:
+    """Return a check that runs a load over TLS under faults."""
+
     def run(cluster: SecureCluster) -> str:
         topic = f"{client.split()[0]}-load"
         return programs.run_load([*command(), "load", topic], _environment(cluster), cluster, topic, _FAULTS)
@@ -92,6 +96,7 @@ def check_kcat_logins(cluster: SecureCluster) -> str:
 
 
 def _require_refusal(cluster: SecureCluster, mechanism: str, topic: str, reason: str, **changed: str) -> None:
+    """Check that kcat is refused for `reason` when the properties `changed` are wrong."""
     limit = ("-X", f"message.timeout.ms={_REFUSED_MS}")
     refused = _run_kcat(_kcat(cluster, mechanism, "-P", "-t", topic, *limit, **changed), "refused\n")
     about = f"{mechanism} with {', '.join(changed)}: {refused.returncode} {refused.stderr}"
@@ -121,6 +126,7 @@ def check_kcat_load(cluster: SecureCluster) -> str:
 
 
 def _clients() -> tuple[Check, ...]:
+    """Return the checks of all clients over TLS."""
     made = []
     for client, command in (
         ("java-3.9 with TLS", programs.java_command("kafka-3.9")),

@@ -28,6 +28,7 @@ def end_offsets(servers: str, topic: str) -> dict[int, int]:
 
 
 def _list_offsets(servers: str, topic: str, time: str) -> dict[int, int]:
+    """Return the offset of each partition at a time, as Kafka's tool prints it."""
     printed = output_of(tool(servers, _OFFSETS, "--topic", topic, "--time", time))
     found = re.findall(rf"^{re.escape(topic)}:(\d+):(\d+)$", printed, re.MULTILINE)
     require(bool(found), f"no offsets of {topic} in:\n{printed}")
@@ -53,6 +54,7 @@ def read_topic(servers: str, topic: str) -> dict[int, list[StoredLine]]:
 
 
 def _parse(line: str) -> StoredLine:
+    """Return the record in a line of the console consumer. Raises `CheckFailed` for another form."""
     fields = line.split("\t")
     if len(fields) != len(_PRINTED):
         raise CheckFailed(f"unexpected line of the console consumer: {line!r}")

@@ -57,6 +57,7 @@ def _properties(directory: Path, cluster: Cluster, name: str) -> str:
 
 
 def _start(directory: Path, cluster: Cluster, name: str, mode: str) -> Program:
+    """Start Kafka's test application for streams in `mode`."""
     properties = _properties(directory, cluster, name)
     tests = packages.jars("kafka-tests-3.9") / "*"
     return Program(java(libraries(), _MAIN, properties, mode, flags=("-Xmx512m",), classes=tests))

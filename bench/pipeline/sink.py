@@ -37,6 +37,7 @@ def write(scratch: str, bootstrap: str, records: int, streams: bool) -> dict[str
 
 
 def _write_stream(spark: SparkSession, given: str, scratch: str, bootstrap: str) -> None:
+    """Write the Parquet files below `given` as a stream to the topic."""
     schema = spark.read.parquet(given).schema
     source = spark.readStream.schema(schema).option("maxFilesPerTrigger", _FILES_A_TRIGGER).parquet(given)
     writer = source.writeStream.format("raftlog").option("bootstrap", bootstrap).option("topic", TOPIC)
@@ -47,6 +48,7 @@ def _write_stream(spark: SparkSession, given: str, scratch: str, bootstrap: str)
 
 
 def _write_batch(spark: SparkSession, given: str, scratch: str, bootstrap: str) -> None:
+    """Write the Parquet files below `given` as one batch to the topic."""
     writer = spark.read.parquet(given).write.format("raftlog").mode("append")
     writer.option("bootstrap", bootstrap).option("topic", TOPIC).option("writeId", "bench").save()
 

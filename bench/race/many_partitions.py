@@ -141,6 +141,7 @@ class BrokerReader(asyncio.Protocol):
             self._session, self._epoch, self._moved = 0, 0, list(self._offsets)
 
     def _take_partition(self, data: bytes, at: int) -> int:
+        """Check one partition of an answer, and advance its offset; return the position after it."""
         partition, error, _, _, _ = _NUMBERS.unpack_from(data, at)
         if error:
             raise ConnectionError(f"error {error} of partition {partition}")
@@ -162,6 +163,7 @@ class BrokerReader(asyncio.Protocol):
 
     @staticmethod
     def _skip_tags(data: bytes, at: int) -> int:
+        """Return the position after the tagged fields at `at`."""
         count, at = read_varint(data, at)
         for _ in range(count):
             _, at = read_varint(data, at)
