@@ -145,10 +145,10 @@ def _wait_until_even(cluster: Cluster, asked: int, nodes: set[int], workspace: W
         time.sleep(_POLL_S)
 
 
-def _decommission(cluster: Cluster, asked: int, node: int) -> None:
-    """Request the decommission of `node` at the node `asked`."""
+def _decommission(cluster: Cluster, receiver: int, node: int) -> None:
+    """Request the decommission of `node` from the node `receiver`."""
     status, answer = ask(
-        cluster.nodes[asked].http, f"/v1/brokers/{node}/decommission", method="PUT", timeout_s=_ASK_S_MAX
+        cluster.nodes[receiver].http, f"/v1/brokers/{node}/decommission", method="PUT", timeout_s=_ASK_S_MAX
     )
     require(status == 200, f"decommission: {status} {answer}")
 

@@ -51,20 +51,20 @@ def run_wrk(script: str, url: str, *arguments: str, seconds: int = SECONDS, conn
     return _parse_result(json.loads(line.removeprefix(_MARK)))
 
 
-def _parse_result(seen: dict[str, Any]) -> Load:
+def _parse_result(result: dict[str, Any]) -> Load:
     """Return the load in the output of wrk. Raises `MeasureFailed` for errors, and if nothing was answered."""
-    errors = {name: count for name, count in seen["errors"].items() if count}
+    errors = {name: count for name, count in result["errors"].items() if count}
     if errors:
         raise MeasureFailed("wrk counted errors: " + ", ".join(f"{count} {name}" for name, count in errors.items()))
-    if not seen["requests"]:
+    if not result["requests"]:
         raise MeasureFailed("not one request was answered")
     return Load(
-        seen["requests"],
-        seen["duration_us"] / 1e6,
-        seen["bytes"],
-        seen["p50_us"] / 1000,
-        seen["p99_us"] / 1000,
-        seen["max_us"] / 1000,
+        result["requests"],
+        result["duration_us"] / 1e6,
+        result["bytes"],
+        result["p50_us"] / 1000,
+        result["p99_us"] / 1000,
+        result["max_us"] / 1000,
     )
 
 

@@ -73,8 +73,8 @@ def _kcat(cluster: SecureCluster, mechanism: str, *flags: str, **changed: str) -
     return [packages.program("kcat"), "-b", cluster.kafka, *options, *flags]
 
 
-def _run_kcat(command: Sequence[str], given: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, input=given, capture_output=True, text=True, timeout=RUN_S_MAX, check=False)
+def _run_kcat(command: Sequence[str], stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=RUN_S_MAX, check=False)
 
 
 def check_kcat_logins(cluster: SecureCluster) -> str:

@@ -41,7 +41,7 @@ def bucket_of(node_id: NodeId) -> int:
 class Digest:
     """Hashes of the states of all members, by bucket, for comparing two views.
 
-    Each hash is the exclusive or of those of its members."""
+    The hash of a bucket is the bitwise exclusive or of the hashes of its members."""
 
     def __init__(self) -> None:
         self.root = 0

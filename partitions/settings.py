@@ -65,7 +65,7 @@ class BrokerSettings:
     topic_config: TopicConfig = field(default_factory=TopicConfig)
     """Defaults for settings of topics."""
     partitions_per_topic_max: int = bounded_field(10_000, 1, 10_000)
-    """Most partitions of a topic, at its creation or after partitions were added."""
+    """Maximum number of partitions of a topic, at its creation or after partitions were added."""
     default_partitions: int = bounded_field(1, 1, 10_000)
     """Partitions of a topic whose creation names no number, as Kafka's `num.partitions`."""
     offsets_partitions: int = bounded_field(16, 1, 1_000)
@@ -113,7 +113,7 @@ class BrokerSettings:
     accumulate_bytes_max: int = bounded_field(MIB, 4 * KIB, 64 * MIB)
     """Largest batch that is built from single records that arrive together."""
     fetch_bytes_max: int = bounded_field(16 * MIB, 4 * KIB, 256 * MIB)
-    """Most bytes in the answer to a fetch; a larger first batch is returned alone."""
+    """Maximum number of bytes in the answer to a fetch; a larger first batch is returned alone."""
     fetch_wait_ms_max: int = bounded_field(60_000, 0, 3_600_000)
     """Longest time that a fetch waits for new records."""
     opened_bytes_max: int = bounded_field(64 * MIB, 64 * KIB, GIB)

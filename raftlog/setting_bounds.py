@@ -7,7 +7,7 @@ from raftlog.errors import InvalidArgument
 
 
 class Bounds(NamedTuple):
-    """Least and highest value of a setting."""
+    """Minimum and maximum of a setting."""
 
     low: float
     high: float

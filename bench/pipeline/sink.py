@@ -36,10 +36,10 @@ def write(scratch: str, bootstrap: str, records: int, streams: bool) -> dict[str
         return {**taken, **driver_memory()}
 
 
-def _write_stream(spark: SparkSession, given: str, scratch: str, bootstrap: str) -> None:
-    """Write the Parquet files below `given` as a stream to the topic."""
-    schema = spark.read.parquet(given).schema
-    source = spark.readStream.schema(schema).option("maxFilesPerTrigger", _FILES_A_TRIGGER).parquet(given)
+def _write_stream(spark: SparkSession, source_path: str, scratch: str, bootstrap: str) -> None:
+    """Write the Parquet files below `source_path` as a stream to the topic."""
+    schema = spark.read.parquet(source_path).schema
+    source = spark.readStream.schema(schema).option("maxFilesPerTrigger", _FILES_A_TRIGGER).parquet(source_path)
     writer = source.writeStream.format("raftlog").option("bootstrap", bootstrap).option("topic", TOPIC)
     query = writer.option("checkpointLocation", str(Path(scratch, "checkpoint"))).trigger(availableNow=True).start()
     query.awaitTermination()
@@ -47,9 +47,9 @@ def _write_stream(spark: SparkSession, given: str, scratch: str, bootstrap: str)
     require(len(batches) == _FILES // _FILES_A_TRIGGER, f"{len(batches)} micro-batches wrote something")
 
 
-def _write_batch(spark: SparkSession, given: str, scratch: str, bootstrap: str) -> None:
-    """Write the Parquet files below `given` as one batch to the topic."""
-    writer = spark.read.parquet(given).write.format("raftlog").mode("append")
+def _write_batch(spark: SparkSession, source_path: str, scratch: str, bootstrap: str) -> None:
+    """Write the Parquet files below `source_path` as one batch to the topic."""
+    writer = spark.read.parquet(source_path).write.format("raftlog").mode("append")
     writer.option("bootstrap", bootstrap).option("topic", TOPIC).option("writeId", "bench").save()
 
 

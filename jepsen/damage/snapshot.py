@@ -52,6 +52,6 @@ def _files(directory: Path) -> dict[str, Path]:
     return {str(path.relative_to(directory)): path for path in directory.rglob("*") if path.is_file()}
 
 
-def _same(one: Path | None, other: Path | None) -> bool:
+def _same(first: Path | None, second: Path | None) -> bool:
     """Return whether both files exist and have the same content."""
-    return one is not None and other is not None and filecmp.cmp(one, other, shallow=False)
+    return first is not None and second is not None and filecmp.cmp(first, second, shallow=False)

@@ -32,7 +32,7 @@ class KindFacts(NamedTuple):
     is_slow_to_ask: bool = False
     """Whether the cluster's state is not queried during the fault, because the answer would delay all other faults."""
     marks: tuple[str, ...] = ()
-    """Words of which the proof of a fault on links contains at least one."""
+    """Words; the proof that a fault on links had an effect contains at least one of them."""
     explains: frozenset[str] = frozenset()
     """Errors that clients may get because of this kind alone."""
 

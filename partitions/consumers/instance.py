@@ -41,7 +41,7 @@ _logger = logging.getLogger(__name__)
 _CLOSING_MS: Final = 2_000
 """Time to commit acknowledged offsets before their partitions are assigned to others, in ms."""
 _LEAST_FINDING_MS: Final = 500
-"""Least time that a poll has to find its initial positions, in ms."""
+"""Minimum time that a poll has to find its initial positions, in ms."""
 _COMMITTING_S: Final = 0.5
 """Time that a poll waits for its auto-commit, in seconds, so that a later read of the committed offsets sees it."""
 

@@ -29,7 +29,7 @@ _WAIT_S = 0.5
 _SLOW_FETCH_S = 0.2
 """Wait for the slowest of the concurrent fetches; longer than a fetch from a reachable leader takes."""
 _LEAST_ANSWER_S = 0.5
-"""Least time that leaders get to answer, even when the poll asks for no wait."""
+"""Minimum time that leaders get to answer, even when the poll asks for no wait."""
 
 
 class RecordReader(Protocol):

@@ -56,9 +56,9 @@ class InstanceSettings:
         return {name: getattr(self, attribute) for name, (attribute, _) in _SETTINGS.items()} | owner
 
 
-def read_stored_settings(given: Mapping[str, Any]) -> InstanceSettings:
+def read_stored_settings(stored: Mapping[str, Any]) -> InstanceSettings:
     """Return the settings in the mapping of another broker or of the log. Raises `InvalidConsumer`."""
-    rest = dict(given)
+    rest = dict(stored)
     match rest.pop(_OWNER, None):
         case None:
             return read_settings(rest)

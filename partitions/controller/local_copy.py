@@ -42,7 +42,7 @@ from raftlog.types import Index
 _logger = logging.getLogger(__name__)
 _READ_BYTES: Final = 128 * 1024
 _SLICE_ENTRIES: Final = 512
-"""Most entries in a slice, for a clock that does not advance, as in the simulation."""
+"""Maximum number of entries in a slice, for a clock that does not advance, as in the simulation."""
 _DAMAGE_PAUSE_S: Final = 1.0
 """Pause before a damaged entry, which is being repaired, is read again."""
 
@@ -304,6 +304,6 @@ class LocalCopy:
         return False
 
 
-def _make_decision(known: AnsweredRequest) -> Decision:
+def _make_decision(request: AnsweredRequest) -> Decision:
     """Return the decision of a remembered request."""
-    return Decision(known.version, CommandAnswer(known.value, known.failure(), is_repeated=True))
+    return Decision(request.version, CommandAnswer(request.value, request.failure(), is_repeated=True))

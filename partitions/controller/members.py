@@ -24,8 +24,8 @@ def next_change(
 ) -> ConfigurationChange | None:
     """Return the next change of the controller's Raft configuration; None if none is due, or one is pending.
 
-    `caught_up_entries`: most entries that a new voter may lack. `is_alive` returns whether a process is reachable: a
-    broken connection shows that before missed heartbeats do."""
+    `caught_up_entries`: maximum number of entries that a new voter may lack. `is_alive` returns whether a process is
+    reachable: a broken connection shows that before missed heartbeats do."""
     core = group.core
     configuration = core.configuration
     if configuration.is_joint or configuration.index > core.committed_index or state.bootstrap is None:

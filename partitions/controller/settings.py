@@ -32,7 +32,7 @@ class MetadataSettings:
     care_ms: int = 250
     """Interval at which the leader compares the members of the group with the brokers."""
     caught_up_entries: int = 64
-    """Most entries that a learner may lack when it becomes a voter."""
+    """Maximum number of entries that a learner may lack when it becomes a voter."""
     replace_silence_ms: int = 3_000
     """Silence of an old disk, as the controller's leader hears it, after which a new one replaces it."""
     refused_silence_ms: int = 10_000

@@ -18,7 +18,7 @@ from raftlog.records import BatchBuilder, NewRecord
 from raftlog.types import Term
 
 PENDING_BYTES_MAX: Final = 8 << 20
-"""Most bytes of one coordinator's entries that are written and not yet committed."""
+"""Maximum number of bytes of one coordinator's entries that are written and not yet committed."""
 _BATCH_BYTES: Final = 512 * 1024
 
 

@@ -33,8 +33,8 @@ class LeaderFetches:
     ) -> list[FetchedPartition]:
         """Return stored batches of several partitions, one result each, with one wait; errors are results.
 
-        No partition may occur twice. `free_bytes` returns the memory that an answer may take at that moment; without
-        any, answers have no records."""
+        No partition may occur twice. `free_bytes` returns the memory that an answer may take at that moment; while it
+        returns 0, answers have no records."""
         if not requests:
             return []
         max_bytes = max(0, min(max_bytes, self._bytes_max))

@@ -32,7 +32,7 @@ class Campaigns:
         self._timers: dict[asyncio.TimerHandle, None] = {}
 
     def begin_alone(self, groups: Iterable[PartitionReplica]) -> None:
-        """Become leader in the groups of which this replica is the only voter."""
+        """Become leader of the Raft groups in which this replica is the only voter."""
         for group in groups:
             if group.core.configuration.all_voters() == (self._me,) and group.core.campaign():
                 self._mark_dirty(group)

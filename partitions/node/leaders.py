@@ -61,8 +61,8 @@ class _Pause(NamedTuple):
 class RemainingLeaderships(NamedTuple):
     """Leaderships that a process still has to transfer.
 
-    `eligible` groups have a voter that could lead them now, `stuck` ones have other voters of which none can; a group
-    with one voter is neither."""
+    `eligible` counts groups with another voter that could lead now. `stuck` names groups that have other voters, but
+    none that could lead now. A group with one voter is in neither."""
 
     led: int
     eligible: int

@@ -24,8 +24,8 @@ class BrokerReport(NamedTuple):
     """Report of a broker on itself; the fields are in wire order.
 
     `config_version` and `is_excluded` are from its copy of the controller's state. `stuck` names some of the groups
-    with other voters of which none can lead. `assigned_bytes` counts the replicas that are assigned to it, `unassigned`
-    the replicas on its disk that are not."""
+    that have other voters, but none that can lead. `assigned_bytes` counts the replicas that are assigned to
+    this broker, `unassigned` the other replicas on its disk."""
 
     config_version: int
     is_excluded: bool

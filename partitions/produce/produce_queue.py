@@ -42,11 +42,11 @@ from raftlog.runtime.tracing.spans import Span
 
 _deadline_of = attrgetter("deadline")
 _FLIGHTS_MAX = 4
-"""Most appends in flight; with more of them, each would only be smaller."""
+"""Maximum number of appends in flight; with more of them, each would only be smaller."""
 _SEQUENCED_FLIGHTS_MAX = 32
-"""Most appends of idempotent producers in flight."""
+"""Maximum number of appends of idempotent producers in flight."""
 _ALL_FLIGHTS_MAX = 64
-"""Most appends in flight including those to earlier leaders, which may hang until their deadlines."""
+"""Maximum number of appends in flight including those to earlier leaders, which may hang until their deadlines."""
 _LOOK_S = 0.25
 """Interval at which a full queue checks for another leader."""
 _DRAIN_BYTES_MAX = 4 * 1024 * 1024

@@ -32,7 +32,7 @@ SUBJECT_PRODUCERS: Final = 2
 _VERSION: Final = 1
 _PIECE_PRODUCERS: Final = 1_000
 EXPIRED_MAX: Final = 5_000
-"""Most producers in one `expire_producers` entry."""
+"""Maximum number of producers in one `expire_producers` entry."""
 _SNAPSHOT: Final = struct.Struct(">BBBIQ")
 """Version, subject, is_last, piece, index of the roll before the run."""
 _COUNT: Final = struct.Struct(">I")

@@ -13,7 +13,7 @@ from raftlog.errors import RaftlogError
 _logger = logging.getLogger(__name__)
 _SLICE_S: Final = 0.002
 _READS_MAX: Final = 64
-"""Most reads in a slice, for a clock that does not advance meanwhile, as in the simulation."""
+"""Maximum number of reads in a slice, for a clock that does not advance meanwhile, as in the simulation."""
 _DAMAGE_PAUSE_S: Final = 1.0
 """Pause before damaged entries are read again; they are being repaired."""
 

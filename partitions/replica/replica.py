@@ -48,7 +48,7 @@ from raftlog.topic_config import TopicConfig
 from raftlog.types import Isolation, Offset, OffsetRange
 
 _ANSWER_MS = 500
-"""Least time, in ms, for a majority to confirm the leader and the committed entries."""
+"""Minimum time, in ms, for a majority to confirm the leader and the committed entries."""
 
 
 class Replica:

@@ -35,7 +35,7 @@ from raftlog.types import Isolation, intern_uuid
 FindReplica = Callable[[UUID, int], Replica | None]
 _WAIT_MS_MAX = 60_000
 _WAITING_MAX = 2_048
-"""Most fetches of other nodes that may wait here; half of the requests that one connection may have in service."""
+"""Maximum number of fetches of other nodes that may wait here: half of a connection's limit of served requests."""
 
 
 class DataRequests:

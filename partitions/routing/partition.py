@@ -36,7 +36,7 @@ CALL_PRODUCERS_MAX = 1_000
 
 
 CALL_BATCHES_MAX = 10_000
-"""Most batches in one call: each costs a few microseconds at every step."""
+"""Maximum number of batches in one call: each costs a few microseconds at every step."""
 
 
 class Shared:

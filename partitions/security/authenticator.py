@@ -34,7 +34,7 @@ from raftlog.security.sasl import (
 )
 
 REFUSAL_S: Final = 0.1
-"""Least time of a refused attempt, above that of any PBKDF2."""
+"""Minimum time of a refused attempt, above that of any PBKDF2."""
 REMEMBERED_MAX: Final = 10_000
 """Passwords that are remembered; the least recently used one is forgotten."""
 CHECKS_WAITING_MAX: Final = 1_000

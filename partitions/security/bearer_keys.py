@@ -14,7 +14,7 @@ _logger = logging.getLogger(__name__)
 KEYS_REFRESH_S: Final = 300.0
 """Age of keys after which a verification begins to read them again, so that withdrawn keys become invalid."""
 KEYS_RETRY_S: Final = 5.0
-"""Least time between two readings for tokens with unknown keys, and after a failure."""
+"""Minimum time between two readings for tokens with unknown keys, and after a failure."""
 
 
 class BearerKeys:

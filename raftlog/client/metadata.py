@@ -15,7 +15,7 @@ from raftlog.types import TopicPartition
 
 REFRESH_S: Final = 30.0
 REFRESH_S_MIN: Final = 0.25
-"""Least time between two refreshes, in seconds."""
+"""Minimum time between two refreshes, in seconds."""
 _MESSAGE_BYTES_DEFAULT: Final = 1 << 20
 
 

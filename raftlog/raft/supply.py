@@ -22,7 +22,7 @@ class SupplyRequest(NamedTuple):
     after: EntryId
     entries_max: int
     bytes_max: int
-    """Most bytes of the answer; it has at least one entry, if there is one."""
+    """Maximum number of bytes of the answer; if there is an entry, the answer has at least one."""
 
 
 class SupplyRefusal(Enum):

@@ -33,7 +33,7 @@ FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
 _DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _MANY = 32
-"""Least number of files and directories for which one sync of the whole file system is cheaper."""
+"""Minimum number of files and directories for which one sync of the whole file system is cheaper."""
 _IOV_MAX = 1024
 _TRUSTED_LENGTH = 16 << 20
 """Length above which a read is limited to the file's size: the length may come from damaged bytes."""

@@ -53,14 +53,14 @@ class PartitionHandlers(Handlers):
         return value_answer([_to_listed_partition(topic.name, one) for topic in topics for one in topic.partitions])
 
 
-def _to_listed_partition(topic: str, one: PartitionState) -> ListedPartition:
+def _to_listed_partition(topic: str, partition: PartitionState) -> ListedPartition:
     """Return the row of a partition in a list, without its log's offsets."""
     return ListedPartition(
         topic=topic,
-        partition_id=one.partition,
-        leader_id=leader_number(one.leader),
-        replicas=make_places(one.replicas),
-        version=one.version,
+        partition_id=partition.partition,
+        leader_id=leader_number(partition.leader),
+        replicas=make_places(partition.replicas),
+        version=partition.version,
     )
 
 
@@ -79,17 +79,17 @@ def describe_replica(node: int, state: PartitionState) -> NamespaceReplica:
     )
 
 
-def _to_partition(topic: str, one: PartitionState) -> NamespacePartition:
+def _to_partition(topic: str, partition: PartitionState) -> NamespacePartition:
     """Return the description of a partition; its status is "failed" if it has a problem."""
     return NamespacePartition(
         topic=topic,
-        partition_id=one.partition,
-        status="done" if one.problem is None else "failed",
-        leader_id=leader_number(one.leader),
-        replicas=[describe_replica(node, one) for node in one.replicas],
-        leader_epoch=one.leader_epoch,
-        high_watermark=one.high_watermark,
-        log_start_offset=one.log_start_offset,
-        version=one.version,
-        problem=one.problem,
+        partition_id=partition.partition,
+        status="done" if partition.problem is None else "failed",
+        leader_id=leader_number(partition.leader),
+        replicas=[describe_replica(node, partition) for node in partition.replicas],
+        leader_epoch=partition.leader_epoch,
+        high_watermark=partition.high_watermark,
+        log_start_offset=partition.log_start_offset,
+        version=partition.version,
+        problem=partition.problem,
     )

@@ -113,10 +113,10 @@ class ConsoleBrokerHandlers(Handlers):
         return value_answer(MovePage(moves=page.rows, **page.bounds))
 
 
-def _row(one: BrokerDescription, member: ClusterMember | None, is_controller: bool) -> BrokerRow:
+def _row(broker: BrokerDescription, member: ClusterMember | None, is_controller: bool) -> BrokerRow:
     """Return the row of a broker; `member`: the broker as gossip knows it, None without gossip."""
     return BrokerRow(
-        **{name: getattr(one, name) for name in BrokerDescription.__struct_fields__},
+        **{name: getattr(broker, name) for name in BrokerDescription.__struct_fields__},
         gossip=None if member is None else BrokerGossip(member.state, member.state_s),
         load=None if member is None else member.load,
         is_controller=is_controller,

@@ -119,10 +119,10 @@ class JsonRecords:
         self._memory.add(size)
         self._held_bytes += size
 
-    def _release(self, left: int) -> None:
-        """Release the charged memory except `left` bytes."""
-        self._memory.release_part(self._held_bytes - left)
-        self._held_bytes = left
+    def _release(self, kept_bytes: int) -> None:
+        """Release the charged memory except `kept_bytes`."""
+        self._memory.release_part(self._held_bytes - kept_bytes)
+        self._held_bytes = kept_bytes
 
     async def lines(self, batch: Buffer, offset: int, end: int | None) -> AsyncGenerator[Encoded]:
         """Yield the records of one batch as lines, in slices as those of `slices`."""

@@ -69,7 +69,7 @@ class AclHandlers(Handlers):
         permissions=ALTER_CLUSTER,
     )
     async def delete_acls(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Delete the entries of access control that the parameters select, of which one at least is needed."""
+        """Delete the ACL entries that the parameters select; at least one parameter is required."""
         if not any(name in target.query for name in _FILTER_NAMES):
             raise HttpProblem(BAD_REQUEST, f"name the entries to delete by one of {', '.join(_FILTER_NAMES)}")
         [found] = await self._broker.security.acls.delete(

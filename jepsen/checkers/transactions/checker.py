@@ -89,19 +89,19 @@ class Transactions(Checker):
         book = self._book.book(append.partition)
         return append.offset is not None and book.start <= append.offset < book.polled_end
 
-    def _commit(self, each: Ended) -> Committed:
+    def _commit(self, ended: Ended) -> Committed:
         """Return a committed transaction with the known offsets of its appends, by number of the step."""
         offsets = {}
-        for number, step in enumerate(each.transaction.steps):
+        for number, step in enumerate(ended.transaction.steps):
             if isinstance(step, Append):
                 offset = self._book.book(step.partition).offsets.get(step.value, step.offset)
                 if offset is not None:
                     offsets[number] = offset
-        answered = each.completion if each.completion is not None and each.completion.type == OK else None
-        return Committed(each.invocation, answered, each.transaction, offsets)
+        answered = ended.completion if ended.completion is not None and ended.completion.type == OK else None
+        return Committed(ended.invocation, answered, ended.transaction, offsets)
 
     def _check_whole(self, transaction: Ended) -> None:
-        """Report a transaction of which one record was read, and another was skipped by a reader."""
+        """Report a transaction if one of its records was read, and a reader skipped another one."""
         appends = transaction.transaction.appends()
         seen = [append for append in appends if self._is_polled(append)]
         for append in appends:

@@ -63,10 +63,10 @@ class Consumption:
             for consumed in each.transaction.consumed:
                 self._add(each, consumed)
 
-    def _add(self, each: Ended, consumed: Consumed) -> None:
+    def _add(self, transaction: Ended, consumed: Consumed) -> None:
         """Add a range of offsets that the transaction consumed."""
-        place = each.transaction.group, consumed.partition
-        self._ranges.setdefault(place, []).append(_Range(consumed.first, consumed.end, each))
+        place = transaction.transaction.group, consumed.partition
+        self._ranges.setdefault(place, []).append(_Range(consumed.first, consumed.end, transaction))
 
     def report(self) -> None:
         """Report all anomalies of consumed ranges, and of committed offsets that transactions read."""

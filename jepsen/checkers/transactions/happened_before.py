@@ -69,14 +69,14 @@ class HappenedBefore:
 
     # nodes
 
-    def _make_one_node(self, each: Committed) -> _Nodes:
+    def _make_one_node(self, transaction: Committed) -> _Nodes:
         """Add one node for the begin, all steps and the commit of a transaction; return it in these roles."""
-        node = self._add_node(each)
-        return _Nodes(node, [node] * len(each.transaction.steps), node)
+        node = self._add_node(transaction)
+        return _Nodes(node, [node] * len(transaction.transaction.steps), node)
 
-    def _make_nodes(self, each: Committed) -> _Nodes:
+    def _make_nodes(self, transaction: Committed) -> _Nodes:
         """Add a chain of nodes for the begin, each step and the commit of a transaction; return them."""
-        nodes = [self._add_node(each) for _ in range(len(each.transaction.steps) + 2)]
+        nodes = [self._add_node(transaction) for _ in range(len(transaction.transaction.steps) + 2)]
         for before, after in pairwise(nodes):
             self._graph.add_edge(before, after, "order")
         return _Nodes(nodes[0], nodes[1:-1], nodes[-1])

@@ -66,7 +66,7 @@ FOCUS: Final = (
     Fault.AMBUSH,
     Fault.MEMBERS,
 )
-"""Faults of which up to two occur more often than the others in a run."""
+"""Faults; in a run up to two of them occur more often than the others."""
 FOCUSED: Final = (
     Fault.CRASH,
     Fault.POWER,
@@ -123,7 +123,7 @@ class BrokerOptions:
     disk_delays_ns: tuple[int, ...]
     drift_ppm: int
     factors: tuple[int | None, ...]
-    """Replication factors, of which each topic has one; None: the broker's default."""
+    """Possible replication factors of a topic; None stands for the broker's default."""
     segment_bytes: int
     retention_bytes: int | None
     large_append_bytes: int

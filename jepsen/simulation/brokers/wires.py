@@ -119,16 +119,16 @@ class StreamTransport(asyncio.Transport):
         unread, self._unread = self._unread, b""
         self._read(memoryview(unread))
 
-    def _read(self, left: memoryview) -> None:
+    def _read(self, data: memoryview) -> None:
         """Pass bytes to the protocol's buffer, piece by piece, and keep the rest if reading is paused."""
-        while left and self._is_reading and not self._is_closing:
-            room = memoryview(self._protocol.get_buffer(len(left)))
-            size = min(len(room), len(left))
-            room[:size] = left[:size]
+        while data and self._is_reading and not self._is_closing:
+            room = memoryview(self._protocol.get_buffer(len(data)))
+            size = min(len(room), len(data))
+            room[:size] = data[:size]
             self._protocol.buffer_updated(size)
-            left = left[size:]
-        if left and not self._is_closing:
-            self._unread = bytes(left) + self._unread
+            data = data[size:]
+        if data and not self._is_closing:
+            self._unread = bytes(data) + self._unread
 
     def _on_lost(self, error: Exception) -> None:
         """Report the end of the stream, or its loss, to the protocol."""

@@ -42,7 +42,7 @@ def place(
 ) -> tuple[tuple[ReplicaId, ...], ...]:
     """Return the replicas of every new partition, the preferred leader first.
 
-    `led`: number of the topic's present partitions of which each broker is the preferred leader.
+    `led`: for each broker, the number of the topic's present partitions whose preferred leader it is.
 
     Raises `PlacementImpossible` when there are fewer hosts than replicas, `InvalidArgument` for numbers below 1."""
     if partition_count < 1 or replication_factor < 1:

@@ -54,18 +54,18 @@ def _show(found: PartitionRecovery) -> None:
     click.echo(_describe_loss(found))
 
 
-def _describe_state(each: RecoveryReplica) -> str:
+def _describe_state(replica: RecoveryReplica) -> str:
     """Return the state of a replica in a word."""
-    if not each.reachable:
+    if not replica.reachable:
         return "does not answer"
-    if not each.has_replica:
+    if not replica.has_replica:
         return "none"
-    return "leader" if each.is_leader else "present" if each.last_index else "empty"
+    return "leader" if replica.is_leader else "present" if replica.last_index else "empty"
 
 
-def _has_replica(each: RecoveryReplica) -> bool:
+def _has_replica(replica: RecoveryReplica) -> bool:
     """Return whether the node answers and has a replica."""
-    return bool(each.reachable and each.has_replica)
+    return bool(replica.reachable and replica.has_replica)
 
 
 _REPLICA: Columns[RecoveryReplica] = {

@@ -25,7 +25,7 @@ BLOCK_SIZE: Final = 4096
 BLOCK_HEADER_SIZE: Final = 48
 PAYLOAD_SIZE: Final = BLOCK_SIZE - BLOCK_HEADER_SIZE
 WRITE_BLOCKS_MAX: Final = 1024
-"""Most blocks after the journal's end that an unfinished write can reach; part of the format."""
+"""Maximum number of blocks after the journal's end that an unfinished write can reach; part of the format."""
 BLOCK_MAGIC: Final = b"RLJB"
 BLOCK_VERSION: Final = 1
 CHECKED_FROM: Final = 8

@@ -27,7 +27,7 @@ from raftlog.storage.temporary_errors import TEMPORARY_ERRORS, descriptors_exhau
 SUFFIX: Final = ".journal"
 FILL_BLOCKS_MIN: Final = 16
 FILL_BLOCKS_MAX: Final = 256
-"""Least and highest number of blocks that are filled at once; they hold the loop for 0.2 ms and 3 ms."""
+"""Minimum and maximum number of blocks that are filled at once; they hold the loop for 0.2 ms and 3 ms."""
 _FILL: Final = LOOP_HOLDS.step("journal fill")
 
 

@@ -35,9 +35,13 @@ def member_of(replica: ReplicaId) -> RollMember:
     return RollMember(replica.node_id, replica.disk_uuid)
 
 
-def members_of(held: Configuration) -> tuple[tuple[RollMember, ...], tuple[RollMember, ...], tuple[RollMember, ...]]:
+def members_of(
+    configuration: Configuration,
+) -> tuple[tuple[RollMember, ...], tuple[RollMember, ...], tuple[RollMember, ...]]:
     """Return a configuration's voters, learners and outgoing voters in the form of rolls and configuration entries."""
-    voters, learners, outgoing = (tuple(map(member_of, each)) for each in (held.voters, held.learners, held.outgoing))
+    voters, learners, outgoing = (
+        tuple(map(member_of, each)) for each in (configuration.voters, configuration.learners, configuration.outgoing)
+    )
     return voters, learners, outgoing
 
 

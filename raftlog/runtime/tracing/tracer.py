@@ -22,7 +22,7 @@ SLOWEST_MAX: Final = 32
 _CURRENT: Final[ContextVar[Span | None]] = ContextVar("span", default=None)
 """Root span of the request that the current task handles."""
 _HEADERS_SEARCHED: Final = 16
-"""Most headers of a record, and records of a request, that are searched for a context."""
+"""Maximum number of headers of a record, and of records of a request, that are searched for a context."""
 
 Headers = Iterable[tuple[str, bytes | None]]
 

@@ -182,14 +182,14 @@ def _parse_acl(creation: Any) -> Acl:
     )
 
 
-def _parse_filter(asked: Any) -> AclFilter:
+def _parse_filter(request: Any) -> AclFilter:
     """Return the ACL filter of a request."""
     return AclFilter(
-        _number(AclResourceType, asked.resource_type_filter),
-        _number(PatternType, asked.pattern_type_filter),
-        asked.resource_name_filter,
-        asked.principal_filter,
-        asked.host_filter,
-        _number(AclOperation, asked.operation),
-        _number(AclEffect, asked.permission_type),
+        _number(AclResourceType, request.resource_type_filter),
+        _number(PatternType, request.pattern_type_filter),
+        request.resource_name_filter,
+        request.principal_filter,
+        request.host_filter,
+        _number(AclOperation, request.operation),
+        _number(AclEffect, request.permission_type),
     )
