@@ -229,8 +229,8 @@ class Broker:
     ) -> list[RecordResult]:
         """Append records and return one result each, in their order. A large call (`is_large`) is processed in slices.
 
-        `partition` is a number for all records, or None to choose by the key, or in turn for records without a key, or
-        a list with one for each record. Records of an idempotent `producer` go to one named partition, as one batch.
+        `partition` is a number for all records, or a list with one choice for each record. None chooses by the key, and
+        in turn for records without a key. Records of an idempotent `producer` go to one named partition, as one batch.
         Errors of the whole call (`UnknownTopic`) are raised; errors of a record or a partition are in the results."""
         target = self._topics.get(topic)
         if target is None or target.is_internal or not self.is_ready:

@@ -223,8 +223,8 @@ def fill_disks(stage: Stage) -> None:
 def slow_down_syncs(stage: Stage) -> None:
     """Delay syncs of a leader, which transfers leadership, and then of a follower, which has no effect.
 
-    In this order, because a process does not become leader for a time after it was slow, and with two slow nodes of
-    three no transfer would help."""
+    The leader comes first: after it was slow, a process does not become leader for a time. If a follower had been slow
+    before, two of three nodes would be slow, and no transfer would help."""
     leader = stage.leader()
     with stage.fault("sync", leader, shape="slow", amount=SLOW_S):
         stage.leader(other_than=[leader])

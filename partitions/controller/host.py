@@ -402,8 +402,8 @@ class ControllerHost:
     def _unconnected_members(self) -> dict[ReplicaId, BootstrapMember | None]:
         """Return unconnected members of the controller's Raft configuration, each with its description if it is known.
 
-        Its leader is added (the one that another node named, if none is known here), and so are processes that
-        connected to this one and are unknown here: the configuration and the copy may be older than they are."""
+        The configuration and the copy here may be old. So these are added: the controller's leader, or the leader that
+        another node named, and processes that connected to this one and are unknown here."""
         group, me = self._copy.group, self._node.identity.replica
         if group is None:
             return {}

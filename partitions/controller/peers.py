@@ -31,8 +31,8 @@ def peers_of(
 ) -> PeerAddresses | None:
     """Return addresses and disks of other nodes; None if none is known yet.
 
-    Descriptions in `introduced` are used until the state has newer rows. A copy without a row of this process may have
-    only an old beginning of the log, so the file's members are used as well until the copy has that row. A node gets a
+    Descriptions in `introduced` are used until the state has newer rows. Until the state has a row of this process, the
+    file's members are used as well, because the state may be from an old beginning of the log. A node gets a
     new disk only after its old one is retired, for good. So a disk named by others is newer than the state, unless it
     is retired in the state."""
     record = file.record

@@ -219,8 +219,8 @@ class Machine:
         without members allows (UnknownMember), whatever ids it names: a Kafka consumer that assigns itself partitions
         names its instance id. A member's permitted commit counts as a heartbeat.
 
-        `is_transactional`: as Kafka does, accept a commit without a member while the group has members, because older
-        clients name none, and one before the sync, because they do not expect RebalanceInProgress."""
+        `is_transactional`: like Kafka, accept two more kinds of commits, because older clients send them: commits
+        without a member although the group has members, and commits before the sync."""
         found = self._groups.get(group)
         if found is not None and found.state is ConsumerGroupState.DEAD:
             raise NotLeader(f"the group {group} is being deleted")

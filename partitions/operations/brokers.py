@@ -49,8 +49,8 @@ class BrokerOperations:
     ) -> int:
         """Begin or end the maintenance of a broker, in which it leads nothing and gets no replicas; return its version.
 
-        Refused in a cluster of one broker (`InvalidArgument`), and (`ChangeRefused`) for a further broker if then some
-        partition had no majority of its replicas on brokers out of maintenance."""
+        Raises `InvalidArgument` in a cluster of one broker. While another broker is in maintenance, raises
+        `ChangeRefused` if too many brokers, or too many replicas of a partition, would then be in maintenance."""
         row = await self._find_broker(node_id, deadline)
         version = None if expected_version is None else Index(expected_version)
         return await self._metadata.submit(SetMaintenance(row.node_id, row.disk_uuid, is_on, version), deadline)

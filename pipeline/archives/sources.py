@@ -46,8 +46,8 @@ class ArchiveSource(Protocol):
     def logs(self, choice: TopicChoice, *, fail_on_data_loss: bool) -> list[SourceLog]:
         """Return all partitions of the topics; raises `UnknownTopic` for a topic that does not exist.
 
-        If records are trimmed before a task has read them, the task fails, or, if `fail_on_data_loss` is false, leaves
-        them out."""
+        If records are trimmed before a task has read them, the task fails. Without `fail_on_data_loss` it leaves them
+        out."""
         ...
 
 

@@ -68,9 +68,10 @@ def verify(
 ) -> VerifyReport:
     """Verify all replicas in and below `paths`: data directories of stopped brokers, or copies of them.
 
-    Of each replica it checks headers, CRCs, index rows, terms, and that index, offset and position continue through all
-    files, as `raftlog log verify` does, and its state in the journal. Replicas of one partition must have the same
-    bytes up to the lowest commit index of all; where they were compacted, the same newest record of every key. With
+    Like `raftlog log verify` it checks the headers, CRCs, index rows and terms of each replica, and that index, offset
+    and position continue through all files. It also checks the replica's state in the journal. Replicas of one
+    partition must have the same bytes up to the lowest commit index of all; where they were compacted, they must have
+    the same newest record of every key. With
     `archive` it compares the records that both log and archive should have. `topics` or `topics_pattern` choose topics;
     by default all are checked, also the controller's log and internal topics. Nothing is changed.
 

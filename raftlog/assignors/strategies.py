@@ -21,8 +21,8 @@ def assign_ranges(
 ) -> dict[str, list[TopicPartition]]:
     """Split each topic into a range of partitions per subscriber; if uneven, the first ranges are longer by one.
 
-    Topics with the same subscribers and the same number of partitions are split in the same way, so a join over
-    co-partitioned topics has both sides at one member (Kafka's RangeAssignor)."""
+    Topics with the same subscribers and number of partitions are split in the same way. So one member has both sides of
+    a join over co-partitioned topics (Kafka's RangeAssignor)."""
     assigned: dict[str, list[TopicPartition]] = {member: [] for member in members}
     for topic, subscribers in subscribers_by_topic(members, partitions).items():
         count, more = divmod(partitions[topic], len(subscribers))

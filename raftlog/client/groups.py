@@ -98,8 +98,8 @@ class GroupClient:
     async def heartbeat(self, group: str, member: Membership, *, wait_ms: int = 0, timeout_ms: int = ANSWER_MS) -> None:
         """Renew the member's session. Raises `RebalanceInProgress` when the member has to rejoin.
 
-        With `wait_ms`, at most 30,000, the broker answers at once when a rebalance begins, and otherwise after that
-        time or half the session."""
+        With `wait_ms` (at most 30,000), the broker answers as soon as a rebalance begins. Without a rebalance it
+        answers after `wait_ms`, or after half the session if that is shorter."""
         fields = {**member._asdict(), "wait_ms": wait_ms}
         await self._post(_NOTHING, group, "heartbeat", fields, timeout_ms, repeatable=True, wait_ms=wait_ms)
 

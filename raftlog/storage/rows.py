@@ -75,7 +75,7 @@ def row_matches(row_bytes: Buffer, batch: Buffer) -> bool:
 def restore_header(row_bytes: Buffer, damaged: Buffer) -> bytes | None:
     """Restore a header that may be damaged outside the batch CRC from its row; None if that is impossible.
 
-    The fields outside the CRC (offset, length, term), and the CRC itself, are copied from the row, and magic is 2. If
+    Offset, length, term and CRC, which the batch CRC does not cover, are copied from the row, and magic is set to 2. If
     the result does not match the row's checksum, the row or a field under the CRC is damaged."""
     row = unpack_row(row_bytes)
     header = read_header(damaged)._replace(

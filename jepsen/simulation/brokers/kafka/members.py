@@ -150,7 +150,7 @@ class KafkaGroupMember(KafkaRole):
     # inside
 
     async def _act_as_member(self, topic: KnownTopic) -> None:
-        """Commit, read offsets, send a heartbeat, leave, or first be silent for a while, at random."""
+        """Do one random step: commit, also after a long silence, read offsets, send a heartbeat, or leave."""
         draw = self.random.random()
         if draw < SILENCES:
             await asyncio.sleep(self.random.uniform(0.5, 2) * SESSION_MS / 1000)
