@@ -16,7 +16,7 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from jepsen.checkers import HistoryChecker, Op, Recorder
+from jepsen.checkers import HistoryChecker, Recorder
 from jepsen.simulation.machine import Machine
 from jepsen.simulation.nemesis.sync_delays import UnorderedDelays
 from jepsen.simulation.network.network import SimulatedNetwork
@@ -26,7 +26,7 @@ from jepsen.simulation.options import Options, generator
 from jepsen.simulation.properties import GroupProperties, RecoveredState, Replica, ReplicaState
 from jepsen.simulation.timed_disk import TimedDisk
 from jepsen.simulation.trace import Trace
-from jepsen.simulation.verdicts import PropertyBroken
+from jepsen.simulation.verdicts import PropertyBroken, feed_checker
 from jepsen.simulation.virtual_time.clock import NodeClock
 from jepsen.simulation.virtual_time.loop import VirtualLoop
 from raftlog.errors import CorruptBatch
@@ -87,7 +87,7 @@ class Cluster:
         self.loop = VirtualLoop(Trace())
         self.network = SimulatedNetwork(self.loop, self.random("network"), options.link)
         self.checker = HistoryChecker()
-        self.recorder = Recorder(lambda: self.loop.now_ns, self._feed)
+        self.recorder = Recorder(lambda: self.loop.now_ns, partial(feed_checker, self.checker))
         self.config = options.driver_config()
         self.machines: dict[NodeId, Machine] = {}
         self.is_damage_expected: Callable[[Machine, GroupPlan], bool] = lambda _machine, _plan: False
@@ -159,11 +159,6 @@ class Cluster:
     def break_property(self, name: str, **numbers: object) -> None:
         """Raise `PropertyBroken` with the property's name and the evidence."""
         raise PropertyBroken(name, numbers)
-
-    def _feed(self, op: Op) -> None:
-        """Check a completed operation at once. Raises `PropertyBroken` for an anomaly."""
-        for anomaly in self.checker.feed(op):
-            raise PropertyBroken(anomaly.kind, {"what": anomaly.what, "operations": "; ".join(map(str, anomaly.ops))})
 
     # what is known from outside
 

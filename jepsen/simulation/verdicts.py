@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
+from jepsen.checkers import HistoryChecker, Op
+
 
 class PropertyBroken(Exception):
     """Violation of a promise of the log, as observed from outside; `numbers` are the evidence."""
@@ -15,6 +17,12 @@ class PropertyBroken(Exception):
         self.name = name
         self.numbers = dict(numbers)
         self.raised.append(self)
+
+
+def feed_checker(checker: HistoryChecker, op: Op) -> None:
+    """Check a completed operation at once. Raises `PropertyBroken` for an anomaly."""
+    for anomaly in checker.feed(op):
+        raise PropertyBroken(anomaly.kind, {"what": anomaly.what, "operations": "; ".join(map(str, anomaly.ops))})
 
 
 def reraise_recorded() -> None:

@@ -7,10 +7,11 @@
 Made by `run`.
 """
 
+from functools import partial
 from typing import Final, TypeAlias
 from uuid import UUID
 
-from jepsen.checkers import HistoryChecker, Op, Recorder, Rules
+from jepsen.checkers import HistoryChecker, Recorder, Rules
 from jepsen.simulation.brokers.gossip_wire import GOSSIP_PORT, Interference, SimulatedWire
 from jepsen.simulation.brokers.kafka.listener import KAFKA_PORT, NAME, serve
 from jepsen.simulation.brokers.machine import DATA_DIR, RPC_PORT
@@ -20,7 +21,7 @@ from jepsen.simulation.brokers.site import Site
 from jepsen.simulation.brokers.transport import SECRET
 from jepsen.simulation.network.network import SimulatedNetwork
 from jepsen.simulation.node import Node, Process
-from jepsen.simulation.verdicts import PropertyBroken
+from jepsen.simulation.verdicts import PropertyBroken, feed_checker
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.controller.machine import ControllerState
 from raftlog.partitions.gossip.settings import GossipSettings
@@ -56,7 +57,7 @@ class BrokerCluster(Site[Broker]):
         self.clients_node = self._add_clients_node() if options.kafka else None
         """Node of the clients of Kafka's protocol."""
         self.checker = HistoryChecker(Rules(dense=not options.transactions), kept_max=ANOMALIES_MAX)
-        self.recorder = Recorder(lambda: self.loop.now_ns, self._feed)
+        self.recorder = Recorder(lambda: self.loop.now_ns, partial(feed_checker, self.checker))
         self.names = [f"topic-{place}" for place in range(options.topics)]
         self.wanted: dict[GroupKey, tuple[str, int]] = {}
         """Partitions to which clients write now; all partitions when it is empty."""
@@ -151,11 +152,6 @@ class BrokerCluster(Site[Broker]):
                 "producer-id-twice", {"id": producer, "by": machine, "before_by": self._producer_ids[producer]}
             )
         self._producer_ids[producer] = machine
-
-    def _feed(self, op: Op) -> None:
-        """Check a completed operation at once. Raises `PropertyBroken` for an anomaly."""
-        for anomaly in self.checker.feed(op):
-            raise PropertyBroken(anomaly.kind, {"what": anomaly.what, "operations": "; ".join(map(str, anomaly.ops))})
 
     # what is known from outside
 
