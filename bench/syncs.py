@@ -31,7 +31,7 @@ def count_syncs() -> Iterator[SyncCount]:
         count.add()
 
     def submit_counted(syncs: AioSyncs, descriptor: int, ended: Ended) -> bool:
-        """Submit a sync that is counted when it succeeds."""
+        """Submit a sync that is counted when it succeeds; return whether it was submitted."""
 
         def end(error: OSError | None) -> Job:
             """Count a successful sync, and call the original callback."""

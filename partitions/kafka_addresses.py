@@ -35,7 +35,7 @@ def kafka_addresses(
 
 
 def kafka_listener_warning(brokers: Iterable[RegisteredBroker]) -> str | None:
-    """Return a note for operators if only some brokers of the cluster serve Kafka."""
+    """Return a warning if some but not all brokers of the cluster serve Kafka; otherwise None."""
     rows = list(brokers)
     missing = [broker.node_id for broker in rows if not broker.addresses.kafka]
     if not missing or len(missing) == len(rows):

@@ -104,7 +104,7 @@ class FetchSessions:
         return min(old, key=lambda each: (each.size, each.id), default=None)
 
     def find(self, number: int, principal: str) -> FetchSession | None:
-        """Return the session with this id, if it belongs to the principal."""
+        """Return the session with this id; None if it is unknown, or of another principal."""
         session = self._sessions.get(number)
         return session if session is not None and session.principal == principal else None
 

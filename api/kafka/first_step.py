@@ -30,7 +30,7 @@ class FirstStep:
             task.cancel()
 
     def cancel(self, msg: Any = None) -> bool:
-        """Cancel the coroutine at its first wait."""
+        """Cancel the coroutine at its first wait; return whether the cancellation was accepted."""
         if self._task is not None:
             return self._task.cancel(msg)
         self._cancels += 1

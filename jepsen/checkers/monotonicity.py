@@ -42,7 +42,7 @@ class MonotonicCheck:
         self._highest: dict[Hashable, int] = {}
 
     def observe(self, key: Hashable, number: int) -> Anomaly | None:
-        """Return the anomaly when the number is below one that was observed for the key."""
+        """Return the anomaly if the number is below one that was observed for the key, else None."""
         highest = self._highest.get(key, number)
         if number < highest:
             return Anomaly(self._kind, f"{key} went back from {highest} to {number}")

@@ -264,7 +264,7 @@ class SyncObjCluster(WithoutFaults):
         return ""
 
     def leader(self, place: TopicPartition) -> int | None:
-        """Return the node that reports leadership in the highest term."""
+        """Return the node that reports leadership in the highest term; None without a leader."""
         answer = {node: status for node in self._processes if (status := self._status(node)) is not None}
         leaders = [(status["term"], node) for node, status in answer.items() if status["leads"]]
         return max(leaders)[1] if leaders else None

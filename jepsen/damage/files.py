@@ -82,7 +82,7 @@ def kind_of(name: PurePath) -> FileKind | None:
 
 
 def _kind_in_log(parts: tuple[str, ...]) -> FileKind | None:
-    """Return the kind of a file in the directory of a log, by its path there."""
+    """Return the kind of a file in the directory of a log, by its path there; None if it is unknown."""
     if len(parts) == 1:
         return _BY_SUFFIX.get(PurePath(parts[0]).suffix)
     return _BY_NAME.get(parts[1]) if parts[0] == INTERNAL and len(parts) == 2 else None

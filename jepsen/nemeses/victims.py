@@ -88,7 +88,7 @@ class Victims(Protocol):
         """Return the data directory of each node that belongs to the system."""
 
     def clock_error_s(self, node: int) -> float | None:
-        """Return the offset of the node's time of day from this process's, in seconds, as observed from outside."""
+        """Return the difference of the node's time of day to this process's, in seconds; None if it is unobservable."""
 
 
 class UnsupportedFault(Exception):

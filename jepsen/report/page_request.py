@@ -14,7 +14,7 @@ _DRAWING: Final = threading.Lock()
 
 
 def write_page(folder: Path) -> str | None:
-    """Write `index.html` into the folder of a run or suite; return the reason in one line if packages are missing.
+    """Write `index.html` into the folder of a run or suite; return None, or an error if packages are missing.
 
     Raises `OSError`, and `InvalidArgument` when the folder holds something else.
     """

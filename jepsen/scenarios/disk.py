@@ -174,7 +174,7 @@ def restore_old_disk(stage: Stage) -> None:
 
 
 def _find_disk_uuid(stage: Stage, node: int) -> str | None:
-    """Return the disk uuid of the node according to another node."""
+    """Return the disk uuid of the node according to another node; None if no node answers."""
     for other in stage.others(node):
         status, answer = stage.ask(other, f"/v1/brokers/{node}")
         if status == 200:

@@ -206,7 +206,7 @@ class FirstStart:
         _logger.info("node %s holds the bootstrap record of cluster %s", self._node.identity.node_id, record.cluster_id)
 
     def _fetch_lost_record(self, views: dict[str, StartView | None]) -> bool:
-        """Fetch the lost record from a peer; it has to name this disk and this cluster."""
+        """Store the lost record from a peer's view if it names this disk and cluster; return whether one was found."""
         me, cluster_id = self._node.identity.replica, self._node.identity.cluster_id
         for view in views.values():
             record = None if view is None else view.record

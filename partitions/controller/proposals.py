@@ -172,7 +172,7 @@ class CommandProposals:
     # at the leader
 
     async def _propose(self, request_id: UUID, packed: bytes, until: Deadline) -> Decision:
-        """Propose a request here, and wait until it is applied here."""
+        """Propose a request here, wait until it is applied here, and return the decision."""
         group = self._require_replica()
         decided = self._copy.result_of(request_id)
         if decided is not None:

@@ -121,6 +121,6 @@ class FoldedLog(ABC, Generic[K, V]):
                 del self._ahead[entry.key]
 
     def latest(self, key: K) -> V | None:
-        """Return the value that a key will have after all expected entries."""
+        """Return the value that a key will have after all expected entries; None if it will have no value."""
         ahead = self._ahead.get(key)
         return ahead[-1].value if ahead else self.folded_value(key)

@@ -101,7 +101,9 @@ class Gossip:
         return self.address
 
     async def _listen(self, settings: GossipSettings) -> Wire:
-        """Listen on the port of the settings; an optional port must not be an RPC port of another broker."""
+        """Listen on the port of the settings, and return the wire.
+
+        An optional port must not be an RPC port of another broker."""
         if self._node.settings.secret is None:
             raise InvalidArgument(
                 "gossip is signed with the cluster secret, and none is set: give --cluster-secret-file"

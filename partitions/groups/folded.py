@@ -159,7 +159,7 @@ class FoldedGroups(FoldedLog[Key, Value]):
                 del self._pending_ahead[key.group]
 
     def latest_offset(self, key: OffsetKey) -> OffsetRecord | None:
-        """Return the offset that the partition will have after all expected entries."""
+        """Return the offset that the partition will have after all expected entries, or None."""
         record = self.latest(key)
         assert record is None or isinstance(record, OffsetRecord), f"{key} with {record}"
         return record
@@ -185,7 +185,7 @@ class FoldedGroups(FoldedLog[Key, Value]):
         return {key: record for key, record in found.items() if isinstance(record, PendingOffsetRecord)}
 
     def latest_producer(self, group: str, producer_id: int) -> GroupProducerRecord | None:
-        """Return the record of a producer's last transaction marker, after all expected entries."""
+        """Return the record of a producer's last transaction marker after all expected entries, or None."""
         record = self.latest(GroupProducerKey(group, producer_id))
         assert record is None or isinstance(record, GroupProducerRecord), f"producer {producer_id} with {record}"
         return record

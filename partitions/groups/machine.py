@@ -156,7 +156,7 @@ class Machine:
         self._rebalance.answer(token, left)
 
     def _leave(self, group: ConsumerGroup | None, leaving: MemberToLeave) -> RaftlogError | None:
-        """Remove a member from its group; return the error if it is unknown or fenced."""
+        """Remove a member from its group; return None, or the error if it is unknown or fenced."""
         try:
             if group is not None and leaving.member_id in group.pending_ids:
                 self._forget_assigned_id(group, leaving.member_id)

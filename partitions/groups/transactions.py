@@ -118,7 +118,7 @@ class GroupTransactions:
         await self._coordinator.commit_entries([*entries, GroupEntry(key, ended)], deadline)
 
     async def _check_marker(self, group: str, marker: GroupMarker, deadline: Deadline) -> GroupProducerRecord | None:
-        """Return the record of the producer's last marker; raise the error that fences this one."""
+        """Return the record of the producer's last marker, or None. Raises the error of a fenced `marker`."""
         known = self._folded.latest_producer(group, marker.producer_id)
         pending = self._folded.latest_pending(group, marker.producer_id).values()
         refusal = _marker_error(marker, known, max((record.epoch for record in pending), default=-1))

@@ -121,7 +121,7 @@ class SessionFetch(PartitionsFetch):
                 self._read(slot, replica)
 
     def _register(self, slot: int) -> Replica | None:
-        """Find the replica of a partition, and register there."""
+        """Register at the replica of a partition; return the replica, or None if this node has none."""
         self._replicas[slot] = replica = self._find_replica(slot)
         if replica is not None and not self._is_closed and not replica.waits_for(self.isolation).watch(self, slot):
             self._may_wait = False

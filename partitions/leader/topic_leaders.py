@@ -91,7 +91,7 @@ class TopicLeaders:
         ]
 
     async def _look_up(self, names: Iterable[str]) -> RaftlogError | None:
-        """Ask the controller once if one of these topics is unknown here; return the error if it does not answer."""
+        """Ask the controller once if one of these topics is unknown here; return its error, or None."""
         if all(name in self._topics for name in names):
             return None
         try:

@@ -108,7 +108,9 @@ class PartitionOperations:
         return [CancelledReassignment(topic=move.topic, partition=move.partition) for move in done]
 
     async def _cancel(self, move: Reconfiguration, deadline: Deadline) -> int:
-        """Assign the present voters, in their assigned order; if there are none, keep the assignment."""
+        """Assign the present voters, in their assigned order; return the assignment's version.
+
+        Without a present voter the assignment stays unchanged."""
         state = self._metadata.state
         current = _assignment(state, move.topic, move.partition)
         if current.version != move.version:

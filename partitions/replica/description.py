@@ -112,7 +112,7 @@ def _find_problem(group: PartitionReplica) -> str | None:
 
 
 def lost_end(group: PartitionReplica) -> str | None:
-    """Return the reason why a sound replica does not lead: its log ends before its voting position."""
+    """Describe the lost entry that keeps a sound replica from leading; return None without a voting position."""
     lost = group.core.voting_position
     if lost is None:
         return None

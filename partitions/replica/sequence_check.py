@@ -303,7 +303,7 @@ class SequenceCheck:
         return future
 
     def known(self, producer_id: int) -> KnownProducer | None:
-        """Return the state of a producer after all its entries here, committed or not."""
+        """Return the state of a producer after all its entries here, committed or not; None if unknown."""
         ahead = self._ahead.get(producer_id)
         return ahead.producer if ahead else self._state.table.get(producer_id)
 

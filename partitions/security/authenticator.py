@@ -246,7 +246,7 @@ class SaslLogin:
         """Answer to the last message."""
 
     def _credential(self, user: str, mechanism: ScramMechanism) -> ScramCredential | None:
-        """Return the credential of a user, and store the user's version."""
+        """Return the credential of a user, or None, and store the user's version."""
         self._version = self._users.version_of(user)
         return self._users.credential(user, mechanism)
 

@@ -96,7 +96,7 @@ def _make_batch_runner(spark: SparkSession, on_progress: OnProgress | None) -> S
 
 
 def shift_progress(on_progress: OnProgress | None, before: int, total: int) -> OnProgress | None:
-    """Return a progress callback for one of several jobs of a run.
+    """Return a progress callback for one of several jobs of a run; None without `on_progress`.
 
     It adds `before` to the job's tasks and reports `total` as the total."""
     if on_progress is None:

@@ -88,7 +88,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._targets = {log.place: log for log in self._refresh_layout(StreamOffset(), linearizable=True).logs}
 
     def reportLatestOffset(self) -> Json | None:  # noqa: N802
-        """Return the ends of all partitions in the latest layout."""
+        """Return the ends of all partitions in the latest layout; None before the first layout."""
         if self._there is None:
             return None
         logs = self._there.logs

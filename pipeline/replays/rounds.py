@@ -120,7 +120,7 @@ class ReplayRecord:
         self._group, self._place = GROUP_PREFIX + write_id, TopicPartition(target, 0)
 
     async def read(self, client: BrokerClient) -> ReplayProgress | None:
-        """Return the recorded progress. Raises `InvalidArgument` if the name belongs to another replay."""
+        """Return the recorded progress, or None. Raises `InvalidArgument` if the name belongs to another replay."""
         found = (await client.groups.committed(self._group)).get(self._place)
         if found is None:
             return None

@@ -276,7 +276,7 @@ def _journaled_extent(
 
 
 def _first_base(chain: _Chain, start: int, keep_to: int) -> int | None:
-    """Return the last file that begins at or below the log start and no later than entry `keep_to`."""
+    """Return the last file that begins at or below the log start and no later than entry `keep_to`, or None."""
     for base in reversed(chain.bases):
         if base <= start and 0 < chain.base_index(base) <= keep_to:
             return base

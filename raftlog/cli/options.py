@@ -139,7 +139,7 @@ def _read_settings(_context: click.Context, _parameter: click.Parameter, texts: 
 
 
 def read_separator(_context: click.Context, _parameter: click.Parameter, text: str | None) -> bytes | None:
-    r"""Parse a separator into bytes; backslash escapes such as \t are replaced, since shells make tabs hard to type."""
+    r"""Parse a separator into bytes, with escapes such as \t, since shells make tabs hard to type; None stays None."""
     if text is None:
         return None
     if not text:

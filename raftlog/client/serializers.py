@@ -69,7 +69,7 @@ def deserialize_json(data: bytes) -> Any:
 
 
 def serialize(serializer: Serializer[T], value: T | None, field: str) -> bytes | None:
-    """Serialize a value or key to bytes; raises `InvalidArgument` with the error of the serializer."""
+    """Serialize a value or key to bytes; None stays None. Raises `InvalidArgument` with the serializer's error."""
     if value is None:
         return None
     try:

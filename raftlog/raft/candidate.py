@@ -69,7 +69,7 @@ class Candidate:
         return RoleChange(Role.PRE_CANDIDATE, "the election timed out")
 
     def prepare(self) -> RoleChange | None:
-        """Count the votes, and return the change of role that they decide."""
+        """Count the votes; return the change of role that they decide, or None."""
         replica = self._replica
         if self.role is Role.CANDIDATE and replica.me not in self.votes and replica.is_hard_state_durable:
             self._record_vote(replica.me, True)

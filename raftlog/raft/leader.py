@@ -89,7 +89,7 @@ class Leader:
     # requests
 
     def propose(self, proposals: Sequence[Proposal]) -> Accepted | RefusedProposal:
-        """Append data, all of it or none."""
+        """Append data, all of it or none; return the indexes, or the reason for the refusal."""
         replica, settings = self._replica, self._replica.settings
         if self._transfer.target is not None:
             return self._refuse(RefusalReason.TRANSFERRING)

@@ -108,7 +108,7 @@ def read_record(fields: Any, encode: Encode) -> NewRecord:
 
 
 def read_partition(fields: Mapping[str, Any]) -> int | None:
-    """Return the partition that an object names; raises `ValueError`."""
+    """Return the partition that an object names, or None. Raises `ValueError` for an invalid one."""
     partition = fields.get("partition")
     if partition is None:
         return None

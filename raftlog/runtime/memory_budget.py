@@ -87,7 +87,9 @@ class MemoryBudget:
         return False
 
     def try_take(self, owner: object, size: int) -> bool:
-        """Take `size` bytes more if they are free and no owner waits for memory; any size while none is used."""
+        """Take `size` more bytes if they are free and no owner waits; return whether they were taken.
+
+        While no memory is used, any size is granted."""
         if self._waiting or (self.used and not self._fits(size)):
             return False
         self._grant(owner, size)

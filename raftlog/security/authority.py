@@ -151,7 +151,7 @@ class PrivateAuthority:
         usages: Sequence[x509.ObjectIdentifier],
         days: int,
     ) -> IssuedCertificate:
-        """Issue a certificate with a new key, and write both files."""
+        """Issue a certificate with a new key, write both files, and return their description."""
         certificate, key_file = self._paths(stem)
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])

@@ -283,13 +283,13 @@ class Adoption:
 
     @staticmethod
     def _check_row(hint: bytes | None, batch: memoryview) -> str | None:
-        """Return an error if an undamaged row contradicts the batch's header, whose term is in no CRC."""
+        """Return an error if an undamaged row contradicts the batch's header, whose term is in no CRC; else None."""
         if hint is None or row_matches(hint, batch) or restore_header(hint, batch) is None:
             return None
         return _DISAGREE
 
     def _find_start_after(self, hint: bytes) -> Start | None:
-        """Return the start of the entry after a damaged batch, from its header, the next row, batch or file.
+        """Return the start of the entry after a damaged batch, by its header, the next row, batch or file; or None.
 
         After a possible gap only the next row or file has the index as well."""
         row, is_compacted = unpack_row(hint), self.segment.is_compacted

@@ -54,7 +54,7 @@ class CheckpointFile:
 
 
 def read_checkpoint(disk: Disk, path: str) -> Checkpoint | None:
-    """Return the newest checkpoint of the log in `path`, for tools that do not open the log."""
+    """Return the newest checkpoint of the log in `path`, or None; for tools that do not open the log."""
     name = internal_path(path, CHECKPOINT)
     if not disk.exists(name):
         return None

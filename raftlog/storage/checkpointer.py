@@ -92,7 +92,7 @@ class Checkpointer:
         )
 
     def cancel(self) -> Checkpoint | None:
-        """Cancel the checkpoint that is under way; return the newest one that was written."""
+        """Cancel the checkpoint that is under way; return the newest one that was written, or None."""
         self._run += 1
         self._is_running = False
         return self.newest

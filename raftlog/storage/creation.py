@@ -123,7 +123,7 @@ def _open_empty(disk: Disk, path: str) -> SegmentedLog:
 
 
 def _create(disk: Disk, path: str, clock: Callable[[], int], opened: OpenedLog) -> OpenedLog:
-    """Write the first roll and the first checkpoint, durably."""
+    """Write the first roll and the first checkpoint, durably; return the open log."""
     log = opened.log
     log.append_roll(Roll(opened.group_id, 1, 0, 0, -1, clock()), Term(0))
     log.write()
@@ -156,7 +156,7 @@ def _read_or_write_meta(disk: Disk, path: str) -> uuid.UUID:
 
 
 def _read_group_from_first_roll(disk: Disk, path: str) -> uuid.UUID | None:
-    """Return the group id in the first segment's roll, for a log that lost its meta file."""
+    """Return the group id in the first segment's roll, or None; for a log that lost its meta file."""
     bases = segment_bases(disk, path)
     if not bases:
         return None

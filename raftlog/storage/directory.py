@@ -71,7 +71,7 @@ def make_directory_unsynced(disk: Disk, path: str) -> list[str]:
 
 
 def lock_directory(disk: Disk, path: str) -> DirectoryLock:
-    """Lock the directory; raises `DirectoryLocked`."""
+    """Lock the directory, and return the lock; raises `DirectoryLocked`."""
     try:
         return disk.lock(internal_path(path, LOCK))
     except BlockingIOError:

@@ -104,7 +104,7 @@ class Flusher:
             owner.on_progress()
 
     def _write(self) -> bool:
-        """Write all appended batches to the files, or roll back all appends since the last write."""
+        """Write all appended batches to the files, and return true; after an error roll them back, and return false."""
         try:
             self._log.write()
         except OSError as error:

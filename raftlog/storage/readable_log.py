@@ -286,7 +286,7 @@ class ReadableLog:
                 number += 1
 
     def offset_for_timestamp(self, timestamp: int, start: int = 0) -> tuple[Offset, int] | None:
-        """Return offset and timestamp of the first durable record from `start` on at `timestamp` or later.
+        """Return offset and timestamp of the first durable record from `start` on at `timestamp` or later, or None.
 
         As in KIP-79. If an undecodable batch may hold that record, return its first offset and its newest timestamp:
         readers continue there, and get the error."""

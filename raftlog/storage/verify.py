@@ -82,7 +82,7 @@ class SegmentReport:
 
 
 def verify_log(disk: Disk, path: str) -> LogCheck:
-    """Check the log in directory `path`; raises `OSError`."""
+    """Check the log in directory `path`, and return the result; raises `OSError`."""
     while True:
         report = _verify_listed(disk, path)
         if report.segments or not segment_bases(disk, path):
@@ -90,7 +90,7 @@ def verify_log(disk: Disk, path: str) -> LogCheck:
 
 
 def _verify_listed(disk: Disk, path: str) -> LogCheck:
-    """Check the segments that exist now."""
+    """Check the segments that exist now, and return the result."""
     checkpoint = read_checkpoint(disk, path)  # first: it never covers more than is read afterwards
     return join_segments(path, checkpoint, _verify_segments(disk, path, segment_bases(disk, path)))
 
@@ -331,7 +331,7 @@ class _Rows:
         return unpack_row(self.read_packed(number)) if self.has(number) else None
 
     def match(self, number: int, index: int, position: int, *, or_above: bool = False) -> Row | None:
-        """Return row `number` if it is the row of entry `index` at `position`.
+        """Return row `number` if it is the row of entry `index` at `position`, else None.
 
         With `or_above`, the row may also be that of a later entry: a gap of compaction may be before it."""
         row = self.get(number)
@@ -339,7 +339,7 @@ class _Rows:
         return row if row and is_there and row.position == position and row.length >= HEADER_SIZE else None
 
     def confirm(self, number: int, segment: Segment, position: int, head: memoryview, log_size: int) -> Row | None:
-        """Return the next row of `segment`, if header, next row or end of file confirm it."""
+        """Return the next row of `segment` if header, next row or end of file confirm it, else None."""
         index = segment.next_index
         row = self.match(number, index, position)
         if row is None or row.offset != segment.next_offset or row.term > TERM_MAX:

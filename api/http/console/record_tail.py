@@ -72,7 +72,7 @@ class RecordTail:
         return response
 
     async def _run(self, response: web.StreamResponse, disconnected: "asyncio.Future[None]") -> bytes | None:
-        """Write lines until the tail ends; return the last line, an error, if it cannot continue."""
+        """Write lines until the tail ends; return the error to write as last line, or None."""
         scan = self._scan
         since: float | None = None
         try:

@@ -177,7 +177,7 @@ class _Tail:
     async def _run(
         self, response: web.StreamResponse, fetched: Fetched | None, disconnected: "asyncio.Future[None]"
     ) -> bytes | None:
-        """Write lines until the tail ends; return the last line, an error, if it cannot continue."""
+        """Write lines until the tail ends; return the error to write as last line, or None."""
         unreached_since: float | None = None
         try:
             while True:

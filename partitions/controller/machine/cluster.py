@@ -226,7 +226,7 @@ class ClusterState:
         ]
 
     def deletion_of(self, group_id: UUID, partition: int) -> DeletedTopic | None:
-        """Return the deleted topic whose partition this Raft group was; scans all tombstones."""
+        """Return the deleted topic whose partition this Raft group was, or None; scans all tombstones."""
         for tombstone in self.deleted:
             if partition < tombstone.partition_count and GroupName(tombstone.topic_id, partition).group_id == group_id:
                 return tombstone

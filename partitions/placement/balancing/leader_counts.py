@@ -123,7 +123,7 @@ class _Chains:
         return []
 
     def _partition(self, source: int, target: int) -> int | None:
-        """Return a partition that the source may pass to the target; delete those that it may not."""
+        """Return a partition that the source may pass to the target, or None; delete those that it may not."""
         numbers, layout = self._transferable[source][target], self._layout
         while numbers:
             number = numbers[-1]

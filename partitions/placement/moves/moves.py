@@ -250,7 +250,9 @@ class Moves(BackgroundLoop):
         return True
 
     def _hand_over(self, group: PartitionReplica, change: ConfigurationChange) -> bool:
-        """Transfer leadership before this voter is removed, so that proposals made here get their outcome here."""
+        """Transfer leadership before this voter is removed; return whether there is a target.
+
+        So proposals made here get their outcome here."""
         near, fitness, now = self._caught_up_members(group), self._node.fitness_exchange.fitness, self._node.loop.time()
         targets = [each for each in change.voters if each in near and group.core.configuration.has_voter(each)]
         target = max(targets, key=lambda each: fitness.is_fit(each.node_id, now), default=None)
@@ -263,7 +265,7 @@ class Moves(BackgroundLoop):
         return True
 
     def _on_change_done(self, group: PartitionReplica, after: Configuration, done: "asyncio.Future[Committed]") -> None:
-        """Look at the Raft group again after a configuration change; keep the error of a failed one."""
+        """Check the Raft group again after a configuration change; store the error of a failed change."""
         del self._changing[group.key]
         if done.cancelled():
             return

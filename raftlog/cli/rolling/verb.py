@@ -192,7 +192,7 @@ def _describe_continuation(remaining: Sequence[RestartUnit], record: RollingReco
 
 
 def _parse_numbers(text: str | None) -> list[int] | None:
-    """Return the node ids of `--only`; raises `click.UsageError` for anything else."""
+    """Return the node ids of `--only`, None without it; raises `click.UsageError` for another text."""
     if text is None:
         return None
     parts = [part.strip() for part in text.split(",")]

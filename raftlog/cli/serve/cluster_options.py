@@ -112,7 +112,7 @@ def _check_host(tls: TlsContexts, address: tuple[str, int] | None) -> None:
 
 
 def _read_secret(path: str | None) -> ClusterSecret | None:
-    """Return the secret of a file; log a warning if other users can read the file."""
+    """Return the secret of a file, None without a file; log a warning if other users can read it."""
     if path is None:
         return None
     secret, warning = read_secret(path)

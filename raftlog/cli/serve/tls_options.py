@@ -121,7 +121,7 @@ def _set_rpc_files(arguments: dict[str, Any], files: Mapping[str, Mapping[str, s
 
 
 def _file_of(name: str, by_listener: Mapping[str, str]) -> str | None:
-    """Return the value for a listener, else the value for all listeners."""
+    """Return the value for a listener, else the value for all listeners, else None."""
     return by_listener.get(name, by_listener.get(""))
 
 

@@ -61,7 +61,9 @@ class Commits:
         return None if self.member is None else self.member.membership
 
     def require_membership(self) -> Membership | None:
-        """Return the membership for a commit; raise `UnknownMember` while the member belongs to no generation."""
+        """Return the membership for a commit, None without a group member.
+
+        Raises `UnknownMember` while the member belongs to no generation."""
         return None if self.member is None else self.member.require_membership()
 
     def set_committed(self, positions: Positions) -> None:

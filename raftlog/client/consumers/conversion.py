@@ -32,7 +32,7 @@ class Conversion(Generic[K, V]):
     def _deserialize(
         self, deserializer: Deserializer[T] | None, record: ConsumerRecord, data: bytes | None, field: str
     ) -> T | None:
-        """Return the deserialized key or value. Raises `DeserializationFailed`."""
+        """Return the deserialized key or value; None stays None. Raises `DeserializationFailed`."""
         if data is None or deserializer is None:
             return data  # type: ignore[return-value]  # without a deserializer T is bytes
         try:

@@ -231,7 +231,7 @@ class TransactionalProducer(Producer[K, V]):
                 raise lane.failure
 
     async def abort(self, source: OffsetSource | None, *, is_urgent: bool) -> RaftlogError | None:
-        """Drop records that are not sent, and abort; return the error of the abort. `is_urgent`: in one attempt."""
+        """Drop records that are not sent, and abort; return the abort's error, or None. `is_urgent`: in one attempt."""
         self._end_block()
         self._session.needs_renewal = True
         try:

@@ -158,7 +158,7 @@ class Replay:
     def _place(self, entry: JournalEntry) -> str | None:
         """Check that the entry is the next one, and begin its file if it is a roll.
 
-        Returns the reason if it is not the next one."""
+        Returns None, or the reason if it is not the next one."""
         segment = self.segments[-1] if self.segments else None
         is_roll = entry.is_roll
         if segment is None:
@@ -223,7 +223,7 @@ class Replay:
     # entries of large appends
 
     def _take_row(self, packed: bytes, next_offset: Offset | None) -> str | None:
-        """Adopt an entry of a large append from the segment; return the reason if the log ends before it."""
+        """Adopt an entry of a large append from the segment; return None, or the reason if it is not there."""
         self._write()
         if self._full is not None:
             raise self._full

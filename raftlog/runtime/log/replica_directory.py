@@ -86,7 +86,7 @@ def group_of(disk: Disk, path: str, *, repairs_meta: bool) -> uuid.UUID | None:
 
 
 def read_group_from_rolls(disk: Disk, path: str) -> uuid.UUID | None:
-    """Return the group id in the first readable roll of the directory's segments."""
+    """Return the group id in the first readable roll of the directory's segments; None without such a roll."""
     for base in segment_bases(disk, path):
         segment = open_for_reading(disk, path, base)
         try:

@@ -136,7 +136,7 @@ def _finish_removal(disk: Disk, data_dir: str, group_id: uuid.UUID, path: str | 
 def _finish_installation(
     disk: Disk, data_dir: str, group_id: uuid.UUID, path: str | None, folded: FoldedGroup
 ) -> str | None:
-    """Move a fetched log into its place if the journal has it; otherwise delete the unfinished one."""
+    """Move a fetched log into its place if the journal has it, else delete it; return the log's path, or None."""
     installing = installing_path(data_dir, group_id)
     if not disk.exists(installing):
         return path

@@ -52,7 +52,7 @@ class CreationPort(Protocol):
     groups: dict[GroupKey, PartitionReplica]
 
     def add(self, group_id: uuid.UUID, path: str, log: GroupLog, restart: Restart) -> PartitionReplica:
-        """Start the replica of a group whose directory is durable."""
+        """Start and return the replica of a group whose directory is durable."""
         ...
 
 

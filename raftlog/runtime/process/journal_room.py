@@ -20,7 +20,7 @@ class JournalRoom:
         """Size of accepted entries that the journal does not have yet; 0 at the end of a turn."""
 
     def append_error(self, size_bytes: int, *, is_essential: bool = False) -> RaftlogError | None:
-        """Return the error that refuses entries of that size now; small essential ones may use the reserve."""
+        """Return the error that refuses entries of that size now, or None; small essential ones may use the reserve."""
         if is_essential and size_bytes < self._large_append_bytes:
             return self._frozen_error()
         return self._journal.append_error(min(size_bytes, self._large_append_bytes) + self.admitted_bytes)

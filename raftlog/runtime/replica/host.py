@@ -29,7 +29,7 @@ class Host(Protocol[G]):
     room: DiskRoom
 
     def append_error(self, size_bytes: int, *, is_essential: bool = False) -> RaftlogError | None:
-        """Return the error that refuses entries of that size now; small essential ones may use the reserve."""
+        """Return the error that refuses entries of that size now, or None; small essential ones may use the reserve."""
         ...
 
     def write_entries(self, group: G) -> None:

@@ -57,7 +57,7 @@ class ReadableReplica:
             raise
 
     async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[Offset, int] | None:
-        """Return offset and timestamp of the first record that is not older than `timestamp_ms`; search in slices.
+        """Return offset and timestamp of the first record at or after `timestamp_ms`, or None; search in slices.
 
         Records that are durable here count, committed or not. Raises `CorruptBatch` and `LogClosed`."""
         self.write_entries()

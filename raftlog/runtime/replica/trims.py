@@ -113,7 +113,9 @@ class Trims(Generic[G]):
         return Offset(max(0, offset - 1))
 
     def trim_damaged(self, offset: Offset) -> bool:
-        """Delete damaged entries below `offset`; see `PartitionReplica.trim_damaged`."""
+        """Delete damaged entries below `offset` if possible, and return whether it was.
+
+        See `PartitionReplica.trim_damaged`."""
         group, log = self._group, self._group.log
         if (
             group.trim_to is not None

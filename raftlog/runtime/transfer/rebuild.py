@@ -214,7 +214,7 @@ class Rebuild:
         segments.append_stamped(stored, header)
 
     def _append_configuration(self, segments: SegmentedLog) -> Index:
-        """Append the configuration of this replica alone, in a term above the terms of all replicas."""
+        """Append the configuration of this replica alone, in a term above those of all replicas; return its index."""
         index = Index(segments.last_index + 1)
         term = Term(max(self._term_min, self._group.core.term, self._previous_term) + 1)
         alone = Configuration(index, (self._port.me,))

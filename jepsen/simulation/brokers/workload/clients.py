@@ -169,7 +169,7 @@ class Client(ABC):
 
 
 def known_topic(broker: Broker, name: str) -> KnownTopic | None:
-    """Return the topic in this broker's present metadata."""
+    """Return the topic in this broker's present metadata; None if it is unknown."""
     state = broker.metadata.state
     if not state.has_topic(name):
         return None

@@ -181,7 +181,7 @@ class FrameReader:
             assert self._end <= len(self._buffer), f"{self._end} bytes in a buffer of {len(self._buffer)}"
 
     def next_frame(self) -> Frame | None:
-        """Return the next complete frame; raises `BadFrame`, after which the reader must not be used again."""
+        """Return the next frame, or None until it is complete. After `BadFrame` the reader must not be used again."""
         if self._large is not None:
             return self._finish_large(self._large)
         if self._large_size:
