@@ -24,6 +24,7 @@ PACKAGE: Final = HERE.parents[1] / "raftlog"
 NEXT_VERSION: Final = "9.9.9"
 _LEFT_OUT: Final = ("pipeline", "__pycache__")
 _KNOWN: Final = "FEATURE_LEVEL_KNOWN: Final = "
+_COMPRESS_LEVEL: Final = 9
 _WHEEL: Final = "Wheel-Version: 1.0\nGenerator: raftlog\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 
 
@@ -82,9 +83,9 @@ def write_wheel(directory: Path) -> Path:
     _add(files, PACKAGE, "raftlog")
     rows = [f"{name},sha256={_digest(content)},{len(content)}" for name, content in sorted(files.items())]
     files[f"{info}/RECORD"] = "\n".join([*rows, f"{info}/RECORD,,", ""]).encode()
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as wheel:
+    with zipfile.ZipFile(path, "w") as wheel:
         for name, content in sorted(files.items()):
-            wheel.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
+            wheel.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED, _COMPRESS_LEVEL)
     return path
 
 
