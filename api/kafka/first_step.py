@@ -10,6 +10,7 @@ Used by `connection`."""
 import asyncio
 from asyncio.tasks import _enter_task, _leave_task
 from collections.abc import Coroutine, Generator
+from types import coroutine as awaitable_generator
 from typing import Any
 
 
@@ -73,39 +74,35 @@ def start(work: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop) -> "
         _leave_task(loop, step)  # type: ignore[arg-type]
         if outer is not None:
             _enter_task(loop, outer)
-    task = loop.create_task(_Rest(work, waits_for))
+    rest = _run_rest(work, waits_for)
+    rest.send(None)  # begun: a cancellation of its task reaches `work` from now on, even before the task's first step
+    task = loop.create_task(rest)
     step.continue_in(task)
     return task
 
 
-class _Rest(Coroutine[Any, Any, None]):
-    """Remaining steps of a coroutine whose first step has been run.
+async def _run_rest(work: Coroutine[Any, Any, None], waits_for: Any) -> None:
+    """Run the remaining steps of a coroutine whose first step has been run; `waits_for` is the future it waits for."""
+    await _continue_after_wait(work, waits_for)
 
-    A task that is cancelled before it has begun throws the cancellation into its coroutine: here it reaches the code
-    that waits, whose timeouts and `finally` blocks then run."""
 
-    __slots__ = ("_waits_for", "_work")
+@awaitable_generator
+def _continue_after_wait(work: Coroutine[Any, Any, None], waits_for: Any) -> Generator[Any, Any, None]:
+    """Continue the coroutine after its first wait; an error of the wait is raised inside the coroutine.
 
-    def __init__(self, work: Coroutine[Any, Any, None], waits_for: Any) -> None:
-        """Set the coroutine, and the future that its first step waits for."""
-        self._work, self._waits_for = work, waits_for
-
-    def send(self, value: Any) -> Any:
-        """Return the future of the first step at first, and then those of later steps."""
-        waits_for = self._waits_for
-        if waits_for is None:
-            return self._work.send(value)
-        self._waits_for = None
-        return waits_for
-
-    def throw(self, *error: Any) -> Any:
-        """Raise the error where the coroutine waits."""
-        self._waits_for = None
-        return self._work.throw(*error)
-
-    def close(self) -> None:
-        """Close the coroutine."""
-        self._work.close()
-
-    def __await__(self) -> Generator[Any, Any, None]:
-        raise NotImplementedError("a task runs it")
+    The first value is None, before a task runs it."""
+    is_begun = False
+    while True:
+        try:
+            if not is_begun:
+                is_begun = True
+                yield None
+            yield waits_for
+        except BaseException as error:  # noqa: BLE001 - the coroutine gets it
+            try:
+                waits_for = work.throw(error)
+            except StopIteration:
+                return
+        else:
+            yield from work
+            return
