@@ -29,7 +29,6 @@ def test_a_missing_exporter_is_an_error_that_names_the_extra(monkeypatch: pytest
 
 
 def test_spans_are_sent_to_a_collector(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
         ExportTraceServiceRequest,
         ExportTraceServiceResponse,
