@@ -45,14 +45,14 @@ class KafkaLogin:
     ) -> None:
         """Begin without a login.
 
-        `mechanisms` are allowed, `began` is the loop's time of the connection, and `certified` is the principal of its
-        certificate, if any."""
+        `mechanisms` are allowed, the connection opened at `began` of the loop's clock, and `certified` is the principal
+        of its certificate, if any."""
         self._authenticator, self.mechanisms, self._began = authenticator, mechanisms, began
         self.certified = certified
         self.identity: Identity | None = None
         """Identity of the last successful exchange."""
         self._sasl: SaslLogin | None = None
-        """Exchange of SASL messages that is in progress; None: none."""
+        """SASL exchange in progress, or None."""
         self.is_raw = False
         """Whether the next frame is a token without a Kafka header."""
         self.failure = ""

@@ -108,7 +108,7 @@ class Node:
         return web.json_response({"offsets": rows})
 
     async def _append_one(self, partition: int, payload: bytes, timeout_s: float) -> dict[str, Any]:
-        """Append one record; its failure does not affect other records."""
+        """Append one record; return its row of the answer, with the error if it failed."""
         failed: dict[str, Any] = {"partition": partition, "offset": None}
         try:
             return (await self._append(partition, [payload], timeout_s))[0]

@@ -199,7 +199,7 @@ class Drain:
         return False
 
     def _is_late(self) -> bool:
-        """Return whether the time for the drain is over."""
+        """Return whether the time limit of the current phase has passed."""
         return asyncio.get_running_loop().time() >= self._until_s
 
 

@@ -433,7 +433,7 @@ def replace_address(view: StartView, address: str) -> StartView:
 
 
 def unpack_view(replica: ReplicaId, cluster_id: str | None, raw: Any) -> StartView:
-    """Return the report from the result of `StartView.pack`. Raises `FormatError`."""
+    """Return the `StartView` that a replica sent, from the values of `StartView.pack`. Raises `FormatError`."""
     match raw:
         case [str(phase), str(address), [*seeds], record, [*members], *_] if phase in _PHASES and all(
             type(seed) is str for seed in seeds

@@ -173,8 +173,8 @@ class LeaderAppends:
             else:
                 turn.append(append)
 
-    async def outcomes(self, appends: Sequence[LeaderAppend]) -> list[ReplicaAppended | RaftlogError]:
-        """Wait for the outcome of each append, until its deadline at most."""
+    async def wait_for_outcomes(self, appends: Sequence[LeaderAppend]) -> list[ReplicaAppended | RaftlogError]:
+        """Wait for each append, until its deadline at most; return the result or error of each, in order."""
         found: list[ReplicaAppended | RaftlogError] = []
         try:
             for append in appends:

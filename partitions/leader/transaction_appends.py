@@ -112,7 +112,7 @@ class TransactionAppends:
         if topic.is_deleted:
             raise UnknownTopic(f"topic {topic.name!r} was deleted; nothing was appended")
         append = self._appends.begin(topic.name, number, body, ALL, deadline, transactional_id, joins=True)
-        [outcome] = await self._appends.outcomes([append])
+        [outcome] = await self._appends.wait_for_outcomes([append])
         if isinstance(outcome, RaftlogError):
             raise outcome
         return outcome

@@ -37,8 +37,10 @@ class Acls:
     def __init__(self, metadata: ControllerHost) -> None:
         self._metadata = metadata
 
-    def refresh(self, authorizer: Authorizer, superusers: Iterable[str]) -> None:
-        """Pass the entries that changed since the last call to an authorizer; all entries after a snapshot was read."""
+    def update_authorizer(self, authorizer: Authorizer, superusers: Iterable[str]) -> None:
+        """Update an authorizer with the entries changed since the last call, and set its superusers.
+
+        After a snapshot was read it gets all entries."""
         table = self._metadata.state.acls
         changed = table.take_changed()
         if changed is None:

@@ -66,7 +66,7 @@ class Security:
         """Apply changed users and access entries of the controller's state to the decisions about permissions."""
         state = self._metadata.state
         self._applied = (state.users.digest, state.acls.digest)
-        self.acls.refresh(self.authorizer, self.users.superusers())
+        self.acls.update_authorizer(self.authorizer, self.users.superusers())
 
     def close(self) -> None:
         """Cancel checks of waiting requests, and a reading of keys."""

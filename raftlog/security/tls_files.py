@@ -177,8 +177,8 @@ def check_readable(path: str, label: str) -> None:
         raise InvalidArgument(f"the {label} {path} cannot be read: {error.strerror}") from None
 
 
-def is_readable_by_others(key: str) -> int | None:
-    """Return the mode of a private key's file if users outside of its group can read it; None otherwise."""
+def mode_readable_by_others(key: str) -> int | None:
+    """Return the mode of a key file that users outside of its group can read; None if they cannot."""
     mode = stat.S_IMODE(os.stat(key).st_mode)
     return mode if mode & stat.S_IRWXO else None
 

@@ -75,7 +75,7 @@ _Pieces = list[tuple[int, int, bytes | None]]
 
 
 def _plan_segment(disk: Disk, path: str, file: str, report: RepairReport) -> tuple[str, _Pieces] | None:
-    """Return the pieces from which a segment is rebuilt, or None without them; add its losses to the report."""
+    """Return the file and its pieces, or None if it is missing; add lost records, or the cut, to the report."""
     if not disk.exists(file):
         report.cut_from = _min_offset(report.cut_from, int(file.rpartition("/")[2].removesuffix(LOG_SUFFIX)))
         return None

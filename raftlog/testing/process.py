@@ -187,7 +187,7 @@ class BrokerProcess(ClosedAtExit):
                 os.killpg(self._process.pid, number)
 
     def _reap(self, timeout_s: float) -> int | None:
-        """Wait for the exit code; return None if the process still runs."""
+        """Return the exit code; None if the process still runs after `timeout_s`, 0 if none was started."""
         if self._process is None:
             return 0
         try:

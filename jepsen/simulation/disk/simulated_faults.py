@@ -141,7 +141,9 @@ class Inode:
                 self.undo[page] = PageCopy(generation, content[: max(0, inside)].ljust(PAGE_BYTES, b"\0"))
 
     def lose_writeback(self, capture: Capture, random: Random) -> None:
-        """Mark the captured pages of a failed sync as clean, as the kernel does: only a new write can save them."""
+        """Mark the captured pages of a failed sync as clean, as the kernel does, and later writes at random.
+
+        Only a new write can save them."""
         for page, written in list(self.dirty.items()):
             captured = capture.pages.get(page)
             if (captured and captured.generation == written) or flip_coin(random):

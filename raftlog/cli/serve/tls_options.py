@@ -14,7 +14,7 @@ import click
 from raftlog.cli.options import broker_option, combine_decorators
 from raftlog.cli.serve.cluster_options import is_loopback
 from raftlog.events import event
-from raftlog.security.tls_files import ClientCertificates, ServerTls, ServerTlsFiles, is_readable_by_others
+from raftlog.security.tls_files import ClientCertificates, ServerTls, ServerTlsFiles, mode_readable_by_others
 
 _logger = logging.getLogger(__name__)
 
@@ -85,7 +85,9 @@ def check_reach(flag: str, host: str, tls: ServerTls | None, *, insecure: bool) 
 
 
 def _load_listener(name: str, files: Mapping[str, Mapping[str, str]], wanted: Mapping[str, str]) -> ServerTls | None:
-    """Return the TLS of one listener; None without files. Raises `click.UsageError` if flags contradict each other."""
+    """Return the TLS configuration of one listener; None without files.
+
+    Logs an event if other users can read the key. Raises `click.UsageError` if flags contradict each other."""
     certificate, key, authority = (_file_of(name, each) for each in files.values())
     text = _file_of(name, wanted)
     try:
@@ -100,7 +102,7 @@ def _load_listener(name: str, files: Mapping[str, Mapping[str, str]], wanted: Ma
         if text is not None and name in wanted:
             raise click.UsageError(f"--client-certificates {name}={text} needs --tls-certificate and --tls-key")
         return None
-    mode = is_readable_by_others(key)
+    mode = mode_readable_by_others(key)
     if mode is not None:
         event(_logger, "private_key_readable", path=key, mode=f"{mode:o}")
     return ServerTls(ServerTlsFiles(certificate, key, authority, client_certificates))

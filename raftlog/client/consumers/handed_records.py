@@ -20,7 +20,7 @@ class HandedRecords:
     def __init__(self, readings: dict[TopicPartition, FetchedRecords]) -> None:
         self._readings = readings
         self.buffered: Final[deque[ConsumerRecord]] = deque()
-        """Records for iteration, always in the same object: iteration holds it while a rebalance changes it."""
+        """Records for iteration; never replaced, since an iterator keeps a reference while a rebalance changes them."""
         self.last_handed: Sequence[ConsumerRecord] = ()
 
     def processed(self) -> dict[TopicPartition, Offset]:

@@ -36,7 +36,7 @@ class SyncedSegments:
         self._files = files
 
     def adopt(self) -> None:
-        """Adopt the segments up to the one with entry `keep_to`."""
+        """Open and check the segments up to the one with entry `keep_to`; set `broken` if the chain ends before."""
         if self._folded.keep_to == 0:
             return
         base = self._find_first_base()
@@ -55,7 +55,7 @@ class SyncedSegments:
         self.pending = self.broken = None
 
     def _adopt_one(self, base: Offset) -> Offset | None:
-        """Adopt one file; return the base offset of the next file to adopt, None without one."""
+        """Open and check one file; return the base offset of the next one, None without one."""
         before = self.segments[-1] if self.segments else None
         index = before.next_index if before else self._read_base_index(base)
         assert index is not None, f"{self._path}: the first index of segment {base} is not known"

@@ -22,11 +22,11 @@ class JournalRoom:
     def append_error(self, size_bytes: int, *, is_essential: bool = False) -> RaftlogError | None:
         """Return the error that refuses entries of that size now, or None; small essential ones may use the reserve."""
         if is_essential and size_bytes < self._large_append_bytes:
-            return self._frozen_error()
+            return self._low_reserve_error()
         return self._journal.append_error(min(size_bytes, self._large_append_bytes) + self.admitted_bytes)
 
-    def _frozen_error(self) -> RaftlogError | None:
-        """Return an error while the rest of the journal is reserved for a checkpoint, else `None`."""
+    def _low_reserve_error(self) -> RaftlogError | None:
+        """Return the error while the rest of the reserve is kept for a checkpoint, else None."""
         if not self._journal.is_reserve_low:
             return None
         if self._journal.lacks_descriptors:

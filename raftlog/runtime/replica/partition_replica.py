@@ -255,7 +255,7 @@ class PartitionReplica(ReadableReplica):
         self._check_accepted(self.core.transfer_leadership(target))
 
     def send_deferred_appends(self) -> None:
-        """Send deferred appends with the next turn, for a caller that waits for more replicas than the quorum."""
+        """Send, with the next turn, append requests held back from followers beyond the quorum."""
         if self.core.are_appends_deferred:
             self.core.send_deferred_appends()
             self._host.mark_dirty(self)

@@ -19,7 +19,7 @@ _logger = logging.getLogger(__name__)
 
 
 def handle_refused(group: PartitionReplica, refused: RefusedMessage) -> None:
-    """Log the event for a message that the core of this group refused; stop the replica if it cannot be trusted."""
+    """Log the event for a message that the core refused; stop this replica if a member of the group contradicts it."""
     offending = refused.offending
     if isinstance(refused, TermRefused):
         event(_logger, "term_refused", group=group.name, message_type=type(offending).__name__, why=str(refused))

@@ -15,9 +15,9 @@ from raftlog.runtime.rpc.authentication import certified_nodes
 from raftlog.security.tls_files import (
     CertificatePeriod,
     check_dates,
-    is_readable_by_others,
     load_authority,
     load_own_certificate,
+    mode_readable_by_others,
     new_context,
 )
 from raftlog.types import NodeId
@@ -103,7 +103,7 @@ def load_tls(files: TlsFiles) -> TlsContexts:
 
     Logs an event when users other than the owner and its group can read the private key."""
     contexts = TlsContexts(files)
-    mode = is_readable_by_others(files.key)
+    mode = mode_readable_by_others(files.key)
     if mode is not None:
         event(_logger, "private_key_readable", path=files.key, mode=f"{mode:o}")
     return contexts

@@ -68,7 +68,7 @@ class FetchHandler:
             ended = self.sessions.find(message.session_id, request.caller.principal)
             if ended is not None:
                 self.sessions.remove(ended)
-        asked = _distinct(message.topics)
+        asked = _drop_repeated_partitions(message.topics)
         while True:
             with suppress(TopicNotAuthorized):  # a permission ended during the long poll: answer with its refusal
                 return await self._fetch_anew(request, message, asked)
@@ -179,8 +179,8 @@ class FetchHandler:
             await self._broker.node.pause(Deadline(min(until, deadline_in(_LOOK_MS))))
 
 
-def _distinct(topics: Topics) -> Topics:
-    """Return the request's rows without later rows for a partition that is already named."""
+def _drop_repeated_partitions(topics: Topics) -> Topics:
+    """Return the request's rows without repeated partitions: the first row of each counts."""
     names = dict.fromkeys(name for name, _ in topics)
     if len(names) == len(topics) and all(len({row[0] for row in rows}) == len(rows) for _, rows in topics):
         return topics

@@ -87,7 +87,7 @@ class MetadataHandler:
         return _check_name(name)
 
     async def _create(self, names: Sequence[str], caller: Caller) -> dict[str, RaftlogError]:
-        """Create topics; return the errors of those that failed, by name."""
+        """Create topics; return the errors by name, except those after which clients retry."""
         problems: dict[str, RaftlogError] = {}
         security = self._broker.security
         for name in names:

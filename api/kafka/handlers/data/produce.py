@@ -76,7 +76,7 @@ class ProduceHandler:
                 seen.add(place)
                 rows.append(self._begin(topic, partition, acks, deadline, begun, transactional_id))
             answer.append((topic, rows))
-        outcomes = await self._appends.outcomes(begun)
+        outcomes = await self._appends.wait_for_outcomes(begun)
         _fill_missing_rows(answer, begun, outcomes)
         if acks == 0:
             _raise_first([each for _, rows in answer for each in rows])
