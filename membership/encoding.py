@@ -170,10 +170,12 @@ def _message_from_list(listed: object) -> Message:
 
 
 def _claim_from_fields(
-    node_id: NodeId, disk_uuid: bytes, incarnation: int, state: int, by: NodeId, age_s: int, *of: Any
+    node_id: NodeId, disk_uuid: bytes, incarnation: int, state: int, by: NodeId, age_s: int, *announced: Any
 ) -> Claim:
-    """Return the claim with these checked fields; `of` are the fields of its announcement. Raises `FormatError`."""
-    about = Announcement(of[0], Address(of[1], of[2]), of[3]) if of else None
+    """Return the claim with these fields; `announced` are the fields of its announcement.
+
+    The types are checked. Raises `FormatError` if the fields contradict each other."""
+    about = Announcement(announced[0], Address(*announced[1:3]), announced[3]) if announced else None
     claim = Claim(node_id, disk_uuid, incarnation, MemberState(state), by, age_s, about)
     if claim.state is MemberState.ALIVE and (about is None or about.incarnation != incarnation):
         raise FormatError("gossip: a claim that a member is alive lacks its announcement at that incarnation")

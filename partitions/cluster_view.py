@@ -143,7 +143,7 @@ class ClusterObserver:
         """Return by group id the leader's row (or a follower's), and the ms for which no replica has known a leader."""
         nodes = sorted({replica.node_id for partition in partitions for replica in partition.assigned})
         answers = await asyncio.gather(
-            *(self._ask_about(node, partitions, self._cut_deadline(node, deadline)) for node in nodes)
+            *(self._ask_about(node, partitions, self._limit_deadline(node, deadline)) for node in nodes)
         )
         best: dict[bytes, list[Any]] = {}
         leaderless: dict[bytes, int] = {}
@@ -162,8 +162,8 @@ class ClusterObserver:
         rows, _ = await self._ask_leaders(partitions, deadline)
         return {key: row[:3] for key, row in rows.items()}
 
-    def _cut_deadline(self, node: NodeId, deadline: Deadline) -> Deadline:
-        """Return the deadline for a node's answer: earlier if gossip reports it as suspect, dead or left."""
+    def _limit_deadline(self, node: NodeId, deadline: Deadline) -> Deadline:
+        """Return the deadline for a node's answer; an earlier one if gossip reports it as suspect, dead or left."""
         timeout_ms = DOUBTED_ASK_MS if self._gossip.is_doubtful(node) else ASK_MS
         return Deadline(min(deadline, deadline_in(timeout_ms)))
 
@@ -260,7 +260,7 @@ class ClusterObserver:
 
     async def _statuses(self, nodes: Sequence[NodeId], deadline: Deadline) -> dict[NodeId, dict[str, Any] | None]:
         """Return the status of each node; None for one that does not answer in time."""
-        answers = await asyncio.gather(*(self._status_of(node, self._cut_deadline(node, deadline)) for node in nodes))
+        answers = await asyncio.gather(*(self._status_of(node, self._limit_deadline(node, deadline)) for node in nodes))
         return dict(zip(nodes, answers, strict=True))
 
     async def _status_of(self, node: NodeId, deadline: Deadline) -> dict[str, Any] | None:

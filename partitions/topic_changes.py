@@ -18,7 +18,7 @@ from raftlog.partitions.controller.machine import (
     DeleteTopic,
     PlacementCandidate,
     check_level,
-    place,
+    place_replicas,
     settings_of,
 )
 from raftlog.partitions.controller.machine.naming import check_topic_name
@@ -80,7 +80,7 @@ class TopicChanges:
             raise TopicExists(f"topic {name!r} exists already")
         if assignments is None:
             factor = await self._wait_for_hosts(replication_factor, deadline)
-            placed = place(count, factor, self._candidates(factor), self._random)
+            placed = place_replicas(count, factor, self._candidates(factor), self._random)
         else:
             placed = _assigned_replicas(self._metadata.state, name, assignments, range(count), len(assignments[0]))
         command = self._make_command(name, placed, overrides)
@@ -95,7 +95,7 @@ class TopicChanges:
         if name not in self._topics:
             try:
                 factor = await self._wait_for_hosts(None, deadline)
-                placed = place(count, factor, self._candidates(factor), self._random)
+                placed = place_replicas(count, factor, self._candidates(factor), self._random)
                 await self._metadata.submit(self._make_command(name, placed, config), deadline)
             except TopicExists:  # another node created it first
                 await self._metadata.barrier(deadline)
@@ -205,7 +205,7 @@ class TopicChanges:
             raise InvalidArgument(f"topic {name!r} cannot have {total} partitions; set {present + 1} to {most}")
         if assignments is None:
             led = Counter(replicas[0] for replicas in state.replicas_of(topic))
-            placed = place(total - present, factor, self._candidates(factor), self._random, led)
+            placed = place_replicas(total - present, factor, self._candidates(factor), self._random, led)
         else:
             placed = _assigned_replicas(state, name, assignments, range(present, total), factor)
         return AddPartitions(name, topic.topic_id, present, placed, self._wall_ms())

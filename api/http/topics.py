@@ -31,7 +31,7 @@ class TopicHandlers(Handlers):
     async def topic(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the settings and partitions of a topic.
 
-        Without the permission DESCRIBE_CONFIGS there are no settings in it."""
+        Without the permission DESCRIBE_CONFIGS the answer has no settings."""
         described = await self._broker.describe_topic(target.args[0], deadline=target.deadline())
         partitions = [_describe_partition(partition) for partition in described.partitions]
         topic = Resource(AclResourceType.TOPIC, described.name)

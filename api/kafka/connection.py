@@ -341,7 +341,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def check_login(self, now: float) -> None:
         """Close the connection at once if its login was late, its user was changed, or its token has expired."""
         if self.login is not None and not self.is_ending and (why := self.login.describe_end(now)):
-            self._owner.report(self, why)
+            self._owner.log_closed(self, why)
             self.abort()
 
     def _release_memory(self, exchange: Exchange) -> None:
@@ -389,7 +389,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Close the connection because of the client's fault, after the answers to the begun requests."""
         if not self.is_ending and self._transport is not None:
             self.is_ending = True
-            self._owner.report(self, why)
+            self._owner.log_closed(self, why)
             self._pause_reading()
             if not self._order.pending:
                 self._close()
@@ -440,7 +440,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         idle_s_max, is_busy = self._owner.settings.idle_ms_max / 1000, bool(self._order.pending)
         found = self._progress.sweep(now, self._sent, unsent, idle_s_max, is_busy=is_busy)
         if found is SweepFinding.STALLED:
-            self._owner.report(self, f"{unsent} bytes of answers are not read, or too slowly, for {STALL_S:.0f} s")
+            self._owner.log_closed(self, f"{unsent} bytes of answers are not read, or too slowly, for {STALL_S:.0f} s")
         if found is not SweepFinding.ACTIVE:
             self.abort()
         if frame is not None and frame.held:

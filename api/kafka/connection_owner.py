@@ -33,5 +33,5 @@ class ConnectionOwner(Protocol[Connection]):
     def remove(self, connection: Connection) -> None:
         """Remove a closed connection from the listener."""
 
-    def report(self, connection: Connection, why: str) -> None:
+    def log_closed(self, connection: Connection, why: str) -> None:
         """Count a connection that is closed because of the client's fault, and write its event."""

@@ -84,8 +84,8 @@ class KafkaConnections:
         self.dispatcher.counters.connections -= 1
         self._lost_one.set()
 
-    def report(self, connection: KafkaConnection, why: str) -> None:
-        """Count a connection that is closed because of the client's fault, and write its event."""
+    def log_closed(self, connection: KafkaConnection, why: str) -> None:
+        """Count and log a connection that is closed because of an error of the client."""
         self.dispatcher.counters.closed += 1
         caller = connection.caller
         event(

@@ -115,7 +115,7 @@ def _play_scenario(scenario: Scenario, seed: int, sync_method: str, parent: Path
 
 
 def _exit_code(rows: list[dict[str, Any]]) -> int:
-    """Return the exit code of a suite: 1 for an invalid or unknown verdict, then interrupted, then could not run."""
+    """Return the exit code for the worst verdict: invalid or unknown (1), interrupted, could not run, valid (0)."""
     verdicts = {row["verdict"] for row in rows}
     if "invalid" in verdicts or "unknown" in verdicts:
         return 1

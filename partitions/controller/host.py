@@ -307,7 +307,9 @@ class ControllerHost:
         self._follow_group(self._node.join_group(controller_group_id(report.record.cluster_id), CONTROLLER))
 
     async def _replace_old_disk(self, report: StartView) -> None:
-        """Replace another disk that the cluster has under this node id, if there is one."""
+        """Register this disk in place of another that the cluster has under this node id, if there is one.
+
+        Waits until that one has been silent long enough. Raises `IdentityRefused`."""
         me = self._node.identity.replica
         old = next((member.disk_uuid for member in report.members if member.node_id == me.node_id), None)
         former = self._node.identity.former_disks

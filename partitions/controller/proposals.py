@@ -86,9 +86,9 @@ class CommandProposals:
         return value
 
     async def _find_basis(self, deadline: Deadline) -> Index:
-        """Return the basis index of a request: the index applied here.
+        """Return the basis index of a request (docs/CONTROLLER.md, section 4): the index applied here.
 
-        If this copy may be outdated, return the index of another node."""
+        If this copy may be outdated, return the index applied at another node. Raises `NoLeader`."""
         if self.was_up_to_date:
             return self._copy.state.applied_index
         while True:

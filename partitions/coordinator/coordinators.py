@@ -69,7 +69,7 @@ class Coordinators(Generic[C]):
             self.follow_leadership(partition)
 
     def topics_changed(self) -> None:
-        """Pass a change of topics or of their partitions to all coordinators that serve."""
+        """Report a change of topics or of their partitions to all serving coordinators."""
         for coordinator in self:
             coordinator.topics_changed()
 

@@ -421,7 +421,7 @@ class Node:
         return await self._requests.ask(node, name, header, payload, deadline)
 
     def on_request(self, name: str, handler: Handler, *, is_open: bool = False) -> None:
-        """Serve requests of this name; `is_open` includes requests of probes, from any process."""
+        """Serve requests of this name; with `is_open` also from processes outside the cluster (probes)."""
         self._requests.on_request(name, handler, is_open=is_open)
 
     async def _serve(self, node: NodeId, request: object) -> object:

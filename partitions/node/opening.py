@@ -51,10 +51,10 @@ def open_driver(
         if directory.identity.refusal is not None:
             _take_new_disk(directory, directory.identity.refusal, environment)
         try:
-            driver = _open_with(disk, directory, settings, environment, transport)
+            driver = _open_with_present_identity(disk, directory, settings, environment, transport)
         except JournalDamaged as damage:
             _take_new_disk(directory, str(damage), environment)
-            driver = _open_with(disk, directory, settings, environment, transport)
+            driver = _open_with_present_identity(disk, directory, settings, environment, transport)
         directory.mark_journal_created()
         directory.keep_old_journals()
         directory.count_start()
@@ -83,14 +83,14 @@ def _take_new_disk(directory: NodeDirectory, why: str, environment: NodeEnvironm
     directory.replace_disk(new)
 
 
-def _open_with(
+def _open_with_present_identity(
     disk: Disk,
     directory: NodeDirectory,
     settings: NodeSettings,
     environment: NodeEnvironment,
     transport: NodeTransport,
 ) -> Driver:
-    """Open the driver on the directory under its present identity."""
+    """Open the driver on the directory under its present disk uuid and boot epoch."""
     identity = directory.identity
     return Driver.open(
         disk,

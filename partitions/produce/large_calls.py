@@ -117,7 +117,7 @@ def _set_error(share: _Share, error: RaftlogError, results: list[RecordResult | 
 
 
 def _set_offsets(share: _Share, base: int | None, results: list[RecordResult | None]) -> Generator[None, None, None]:
-    """Set the offsets from `base` on as results of a share's records, with pauses; None with `acks=0`."""
+    """Set the results of a share's records: offsets from `base` on, or None if it is None (`acks=0`); with pauses."""
     offset = base
     for place in _with_pauses(share.places):
         if place is None:

@@ -128,8 +128,8 @@ class SequenceCheck:
     ) -> "list[asyncio.Future[ReplicaAppended]]":
         """Append several calls as if each were appended alone, in this order; return the future of each.
 
-        Calls with the same future were proposed together: its result covers the records of all of them, which lie
-        after each other in this order. The calls after one that is `Overloaded` are not appended and have no future."""
+        Calls proposed together share a future, whose result covers the records of all of them, at consecutive offsets
+        in the order of the calls. Calls after one that is `Overloaded` are not appended and get no future."""
         futures: list[asyncio.Future[ReplicaAppended]] = []
         while len(futures) < len(calls):
             begin = len(futures)

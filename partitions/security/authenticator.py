@@ -178,7 +178,9 @@ class Authenticator:
     # verification
 
     async def verify_password(self, user: str, password: str, mechanism: str, turn: LoginTurn) -> Identity:
-        """Return the identity of a user with its password, without delays. Raises `AuthenticationFailed`."""
+        """Verify a password and return the identity; `attempt` adds the delays after failures.
+
+        Raises `AuthenticationFailed`, and `Unavailable` with too many logins at once."""
         version, credential = self._users.version_of(user), self._users.any_credential(user)
         key = self._memory_key(user, password, credential)
         if key in self._remembered:
@@ -190,7 +192,7 @@ class Authenticator:
         return identify_user(user, mechanism, version)
 
     async def verify_token(self, check: TokenCheck, mechanism: str) -> Identity:
-        """Return the identity of a bearer token, without delays. Raises `AuthenticationFailed`."""
+        """Verify a bearer token and return its identity; `attempt` adds the delays. Raises `AuthenticationFailed`."""
         if self.bearer is None:
             raise AuthenticationFailed("this broker takes no bearer tokens; see `raftlog serve --oauth-jwks`")
         found = await self.bearer.verify(check.token, self.now_s())

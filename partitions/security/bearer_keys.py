@@ -27,7 +27,9 @@ class BearerKeys:
         self._reading: asyncio.Task[None] | None = None
 
     async def verify(self, token: str, now_s: float) -> TokenIdentity:
-        """Return the identity in a token. Raises `AuthenticationFailed`, and `Unavailable` before the first keys."""
+        """Verify a token and return its identity.
+
+        Raises `AuthenticationFailed`, and `Unavailable` if no keys have been read yet."""
         now = asyncio.get_running_loop().time()
         if now - self._read_at > KEYS_REFRESH_S:
             reading = self._read_again(now)

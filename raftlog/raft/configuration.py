@@ -110,13 +110,13 @@ class ConfigurationHistory:
         self.current = self._known[-1]
         """Configuration in effect: the latest one in the log, committed or not."""
 
-    def begin(self, founders: Configuration) -> None:
-        """Set the founding configuration from the first entry of the log, unless a configuration is known already.
+    def set_initial(self, configuration: Configuration) -> None:
+        """Set the initial configuration, from the first entry of the log, unless a configuration is known already.
 
-        A founder starts with its founding configuration; a replica that lost its log gets it only from that entry."""
+        A replica that joins, or has lost its log, has none until that entry is appended."""
         if self._known == [NO_CONFIGURATION]:
-            self._known = [founders]
-            self.current = founders
+            self._known = [configuration]
+            self.current = configuration
 
     def restore(self, known: Sequence[Configuration]) -> None:
         """Replace all configurations up to the last of `known` by `known`, which is ascending; keep later ones.

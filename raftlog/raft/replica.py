@@ -184,7 +184,7 @@ class RaftReplica:
                 assert entry.configuration is not None, f"configuration entry {entry.index} was not decoded"
                 self.history.append(entry.configuration)
             elif entry.configuration is not None and entry.configuration.index <= entry.index:
-                self.history.begin(entry.configuration)
+                self.history.set_initial(entry.configuration)
 
     def cut_to(self, index: Index) -> None:
         """Remove the entries after `index`, which conflict with the leader's; their configurations lose effect."""

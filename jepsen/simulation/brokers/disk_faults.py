@@ -70,7 +70,7 @@ class DiskFaults(MachineFaults[Machine]):
             Fault.DAMAGE: lambda: self._damage_segment(self._damage_file),
             Fault.READ_ERROR: lambda: self._damage_segment(self._make_unreadable),
             Fault.SMALL_FILE: self._damage_small_file,
-            Fault.STALLED_DISK: self._stall_disk,
+            Fault.STALLED_DISK: self._stall_disks,
             Fault.JOURNAL: self._damage_journal,
             Fault.WIPE: self._wipe,
             Fault.STALE: self._advance_stale_disk,
@@ -198,8 +198,8 @@ class DiskFaults(MachineFaults[Machine]):
             if machine.node.is_up and self.random.random() < 0.5:
                 machine.crash()
 
-    def _stall_disk(self) -> None:
-        """Let each sync of some disks take up to some seconds, for a while."""
+    def _stall_disks(self) -> None:
+        """Delay each sync of some disks by up to 3 s, for a while."""
         delay_ns = self.random.randint(*STALLED_NS)
         self.slow_disks(lambda disk: disk.stall(delay_ns))
 

@@ -127,7 +127,7 @@ class Site(ABC, Generic[S]):
             machine.start()
 
     def serving(self) -> list[tuple[Machine[S], S]]:
-        """Return the machines and processes that serve, by node id."""
+        """Return the machines whose process serves, each with its service, in order of node id."""
         found = ((machine, machine.service) for machine in self.machines.values())
         return [(machine, service) for machine, service in found if service is not None]
 

@@ -122,9 +122,10 @@ class TopicProducer:
         names: Sequence[str],
         random: Random,
     ) -> None:
-        """Set up the producer; `followers` and `senders` are by node.
+        """Set up the producer.
 
-        A process sends its requests to one node alone."""
+        `followers`: the follower of each node. `senders`: for each node, the process numbers of the history for its
+        requests, so that no process number sends to two nodes."""
         self._access, self._history, self._random = access, history, random
         self._followers, self._values, self._senders, self._names = followers, values, senders, names
         self.not_offered = 0

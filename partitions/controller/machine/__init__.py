@@ -24,7 +24,7 @@ from raftlog.partitions.controller.machine.commands import (
     check_configs,
 )
 from raftlog.partitions.controller.machine.naming import GroupName, controller_group_id
-from raftlog.partitions.controller.machine.placement import PlacementCandidate, place
+from raftlog.partitions.controller.machine.placement import PlacementCandidate, place_replicas
 from raftlog.partitions.controller.machine.request import (
     CommandRequest,
     check_level,
@@ -102,7 +102,7 @@ __all__ = [
     "encode_request",
     "first_controller_roll",
     "first_roll",
-    "place",
+    "place_replicas",
     "settings_of",
     "snapshot_payloads",
 ]

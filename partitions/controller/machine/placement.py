@@ -33,7 +33,7 @@ class PlacementCandidate(NamedTuple):
         return self.free_bytes.bit_length()
 
 
-def place(
+def place_replicas(
     partition_count: int,
     replication_factor: int,
     candidates: Sequence[PlacementCandidate],

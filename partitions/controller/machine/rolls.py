@@ -26,7 +26,7 @@ def first_roll(topic: TopicRow, partition: int) -> Roll:
 
 
 def first_controller_roll(bootstrap: Bootstrap) -> Roll:
-    """Return the roll at index 1 of the controller: the seeds with the lowest node ids vote, others learn."""
+    """Return the first entry of the controller's log: seeds with the lowest node ids are voters, others learners."""
     group_id, seeds = controller_group_id(bootstrap.cluster_id), bootstrap.seeds
     voters, learners = seeds[:CONTROLLER_VOTERS_MAX], seeds[CONTROLLER_VOTERS_MAX:]
     return _first_roll(group_id, bootstrap.created_ms, voters, learners)

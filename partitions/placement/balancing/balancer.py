@@ -79,7 +79,7 @@ class Balancer(BackgroundLoop):
         node.on_request(REBALANCE, self._serve_rebalance)
 
     def state_changed(self) -> None:
-        """Run soon, because the controller's state changed."""
+        """Schedule a run, if this process leads the controller."""
         if self._tenure is not None:
             self._changed.set()
 

@@ -405,7 +405,7 @@ def _pack_text(text: str, field_name: str) -> bytes:
 
 
 def _unpack_text(packed: bytes) -> str:
-    """Return the printable text of bytes from a peer. Raises `BadFrame` if they are too many."""
+    """Decode UTF-8 from a peer, with "?" for unprintable characters. Raises `BadFrame` above `TEXT_BYTES_MAX` bytes."""
     if len(packed) > TEXT_BYTES_MAX:
         raise BadFrame(f"an introduction with a text of {len(packed)} bytes")
     return _replace_unprintable(packed.decode(errors="replace"))

@@ -19,7 +19,7 @@ from raftlog.partitions.controller.machine import (
     decode_request,
     encode_request,
     first_roll,
-    place,
+    place_replicas,
     request,
     rows,
     snapshot_payloads,
@@ -211,6 +211,6 @@ def test_additions_continue_the_spread_of_leaders_over_the_brokers(seed: int) ->
             PlacementCandidate(replica(node), f"host-{node}", count + 9, elsewhere[node] + led.get(replica(node), 0))
             for node in (1, 2, 3)
         ]
-        [replicas] = place(1, 3, among, random, led)
+        [replicas] = place_replicas(1, 3, among, random, led)
         led[replicas[0]] = led.get(replicas[0], 0) + 1
     assert sorted(led.values()) == [2, 2, 2]

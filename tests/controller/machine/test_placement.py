@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raftlog.errors import InvalidArgument, PlacementImpossible
-from raftlog.partitions.controller.machine import PlacementCandidate, place
+from raftlog.partitions.controller.machine import PlacementCandidate, place_replicas
 from raftlog.raft import ReplicaId
 from tests.controller.machine.fleet import replica
 
@@ -45,7 +45,7 @@ def test_equal_brokers_get_equal_shares(hosts: int, workers: int, data: st.DataO
     factor = data.draw(st.integers(1, hosts))
     count = data.draw(st.integers(1, 60))
     among = make_candidates(hosts, workers)
-    placed = place(count, factor, among, Random(seed))
+    placed = place_replicas(count, factor, among, Random(seed))
     host_of = {each.replica: each.host for each in among}
     assert len(placed) == count
     for row in placed:
@@ -66,7 +66,7 @@ def test_two_replicas_never_share_a_host(drawn: list[tuple[int, int, int]], coun
     hosts = {each.host for each in among}
     factor = data.draw(st.integers(1, len(hosts)))
     host_of = {each.replica: each.host for each in among}
-    for row in place(count, factor, among, Random(1)):
+    for row in place_replicas(count, factor, among, Random(1)):
         assert len({host_of[member] for member in row}) == factor
 
 
@@ -75,9 +75,9 @@ def test_the_least_loaded_brokers_are_chosen_first() -> None:
         PlacementCandidate(replica(node), f"host-{node}", load, load)
         for node, load in ((1, 10), (2, 4), (3, 10), (4, 0))
     ]
-    placed = place(4, 1, among, Random(1))
+    placed = place_replicas(4, 1, among, Random(1))
     assert placed == ((replica(4),),) * 4
-    members = Counter(member for row in place(10, 2, among, Random(1)) for member in row)
+    members = Counter(member for row in place_replicas(10, 2, among, Random(1)) for member in row)
     assert (members[replica(4)], members[replica(2)] >= 6) == (10, True), "until they have as many as the others"
 
 
@@ -86,35 +86,40 @@ def test_free_space_decides_only_between_brokers_with_equal_counts() -> None:
     among = [
         PlacementCandidate(replica(node), f"host-{node}", 4, 1, room * gib) for node, room in ((1, 3), (2, 90), (3, 5))
     ]
-    assert {place(1, 1, among, Random(seed))[0][0] for seed in range(20)} == {replica(2)}
+    assert {place_replicas(1, 1, among, Random(seed))[0][0] for seed in range(20)} == {replica(2)}
     among[1] = among[1]._replace(replicas=5)
-    assert replica(2) not in {place(1, 1, among, Random(seed))[0][0] for seed in range(20)}
+    assert replica(2) not in {place_replicas(1, 1, among, Random(seed))[0][0] for seed in range(20)}
 
 
 def test_brokers_with_almost_equal_disks_are_chosen_at_random() -> None:
     among = [PlacementCandidate(replica(node), f"host-{node}", 0, 0, (300 << 30) + node) for node in (1, 2, 3)]
-    assert {place(1, 1, among, Random(seed))[0][0] for seed in range(50)} == {each.replica for each in among}
+    assert {place_replicas(1, 1, among, Random(seed))[0][0] for seed in range(50)} == {each.replica for each in among}
 
 
 def test_a_new_broker_does_not_lead_all_of_a_new_topic() -> None:
     among = [PlacementCandidate(replica(node), f"host-{node}", 300, 100) for node in range(1, 6)]
-    leaders = Counter(row[0] for row in place(60, 3, [*among, PlacementCandidate(replica(6), "host-6")], Random(1)))
+    leaders = Counter(
+        row[0] for row in place_replicas(60, 3, [*among, PlacementCandidate(replica(6), "host-6")], Random(1))
+    )
     assert sorted(leaders.values()) == [10] * 6
-    single = [place(1, 3, [*among, PlacementCandidate(replica(6), "host-6")], Random(seed))[0][0] for seed in range(9)]
+    single = [
+        place_replicas(1, 3, [*among, PlacementCandidate(replica(6), "host-6")], Random(seed))[0][0]
+        for seed in range(9)
+    ]
     assert set(single) == {replica(6)}, "between equals the one that leads least"
 
 
 def test_topics_created_one_after_another_stay_balanced() -> None:
     among = make_candidates(5)
     for number in range(40):
-        for row in place(number % 3 + 1, 3, among, Random(number)):
+        for row in place_replicas(number % 3 + 1, 3, among, Random(number)):
             among = [add_load(each, row) for each in among]
     assert max(each.replicas for each in among) - min(each.replicas for each in among) <= 1
     assert max(each.leaders for each in among) - min(each.leaders for each in among) <= 2
 
 
 def test_replica_sets_vary_so_that_a_crashed_broker_has_many_successors() -> None:
-    placed = place(600, 3, make_candidates(6), Random(1))
+    placed = place_replicas(600, 3, make_candidates(6), Random(1))
     heirs = Counter(member for row in placed if row[0] == replica(1) for member in row[1:])
     assert len(heirs) == 5
     assert len({frozenset(row) for row in placed}) == 20, "all sets of three of six"
@@ -122,14 +127,14 @@ def test_replica_sets_vary_so_that_a_crashed_broker_has_many_successors() -> Non
 
 def test_the_same_seed_gives_the_same_placement_in_any_order_of_brokers() -> None:
     among = make_candidates(5, 2)
-    assert place(50, 3, among, Random(4)) == place(50, 3, among[::-1], Random(4))
+    assert place_replicas(50, 3, among, Random(4)) == place_replicas(50, 3, among[::-1], Random(4))
 
 
 def test_an_impossible_placement_is_reported_with_numbers() -> None:
     with pytest.raises(PlacementImpossible, match=r"replication factor 3 needs as many hosts, and 2 have"):
-        place(1, 3, make_candidates(2, 4), Random(1))
+        place_replicas(1, 3, make_candidates(2, 4), Random(1))
     with pytest.raises(PlacementImpossible, match="and 0 have"):
-        place(1, 1, [], Random(1))
+        place_replicas(1, 1, [], Random(1))
     for count, factor in ((0, 1), (1, 0)):
         with pytest.raises(InvalidArgument):
-            place(count, factor, make_candidates(3), Random(1))
+            place_replicas(count, factor, make_candidates(3), Random(1))

@@ -190,13 +190,13 @@ def test_a_damaged_piece_never_becomes_another_state(data: st.DataObject) -> Non
 
 _PRINT_SNAPSHOT = """
 from random import Random
-from raftlog.partitions.controller.machine import PlacementCandidate, place, snapshot_payloads
+from raftlog.partitions.controller.machine import PlacementCandidate, place_replicas, snapshot_payloads
 from raftlog.types import Index
 from tests.controller.machine.fleet import replica
 from tests.controller.machine.test_snapshot import make_busy_cluster
 state = make_busy_cluster().state
 print(state.state_hash().hex(), b"".join(snapshot_payloads(state, Index(1))).hex())
-print(place(9, 2, [PlacementCandidate(replica(node), f"h{node % 3}") for node in range(6)], Random(1)))
+print(place_replicas(9, 2, [PlacementCandidate(replica(node), f"h{node % 3}") for node in range(6)], Random(1)))
 """
 
 

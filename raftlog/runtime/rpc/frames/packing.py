@@ -52,7 +52,7 @@ def unpack_flat(body: Buffer, items_max: int) -> list[Any]:
 def pack_value(value: object, bytes_max: int, items_max: int) -> bytes:
     """Pack a value of numbers, text, bytes, lists and mappings; raises `InvalidArgument` if a receiver would refuse it.
 
-    Tuples and subclasses are refused: they would return as other types, and could not be keys."""
+    Tuples and subclasses are refused, because a receiver decodes them as other types (a tuple as a list)."""
     try:
         packed: bytes = msgpack.packb(value, strict_types=True)
         if len(packed) > items_max:
