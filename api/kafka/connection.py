@@ -28,6 +28,10 @@ from raftlog.partitions.caller import ANONYMOUS, Caller
 from raftlog.types import Buffer
 
 UNCHARGED_TOTAL_MAX: Final = 16 * 1024
+READ_BYTES: Final = 64 * 1024
+"""Bytes that are read at once into the scratch buffer without TLS."""
+SCRATCH_BYTES: Final = 288 * 1024
+"""Size of the scratch buffer: uvloop's TLS decrypts 256 KiB in a turn, and records whose beginning came earlier."""
 FAILED_LOGIN_S: Final = 0.1
 """Time between the answer to a failed login and the end of its connection, the default of Kafka's
 `connection.failed.authentication.delay.ms` (KIP-306): a client that finds both at once may not read the answer."""
@@ -131,19 +135,26 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._resume()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._owner.scratch if self._frame is None else self._frame.room
+        """Return the room of a large frame, and otherwise the scratch buffer.
+
+        uvloop's TLS passes the number of received bytes as `sizehint`, and continues in the loop's next turn when the
+        buffer is full. With the scratch buffer all requests among the bytes begin in one turn."""
+        frame, owner = self._frame, self._owner
+        if frame is not None and frame.has_much_room:
+            return frame.room
+        return owner.scratch if sizehint > READ_BYTES else owner.scratch[:READ_BYTES]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Process `nbytes` received bytes: in the scratch buffer, or in the room of the present frame."""
+        """Process `nbytes` received bytes, which are where `get_buffer` said."""
         if self.is_ending:
             return
         self._progress.is_active = True
         self._owner.dispatcher.counters.bytes_in += nbytes
         frame = self._frame
-        if frame is None:
+        if frame is None or not frame.has_much_room:
             self._split(self._owner.scratch, nbytes)
             return
-        frame.filled += nbytes
+        frame.note_filled(nbytes)
         if frame.filled == frame.capacity:
             self._continue_frame(frame)
 
@@ -175,8 +186,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
             data = memoryview(self._head + bytes(data[:end]))
             end, self._head = len(data), b""
         position = 0
+        if self._frame is not None:
+            position = self._fill_frame(self._frame, data, end)
         while position < end:
-            if not self._may_read:
+            if self._is_waiting_for_memory or not self._may_read:
                 self._keep_rest(data[position:end])
                 return
             begin = position + _LENGTH.size
@@ -201,22 +214,44 @@ class KafkaConnection(asyncio.BufferedProtocol):
                     self._keep_rest(data[position:end])
                 return
 
+    def _fill_frame(self, frame: IncomingFrame, data: memoryview, end: int) -> int:
+        """Add the beginning of `data[:end]` to an incomplete frame, and process the frame if it is complete.
+
+        Return the number of added bytes: 0 if the frame has to wait for memory."""
+        count = min(end, frame.size - frame.filled)
+        frame.note_arrived(count)
+        if not self._take_memory(frame):
+            return 0
+        frame.grow()
+        frame.add(data[:count])
+        if frame.is_complete:
+            self._take_frame(frame)
+        return count
+
     def _continue_frame(self, frame: IncomingFrame) -> bool:
         """Enlarge an incomplete frame, or process a complete one; return whether it was processed."""
-        if not frame.take_missing(self._owner.requests, self._on_memory_granted):
-            self._is_waiting_for_memory = True
-            self._pause_reading()
-            return False
-        return self._grow_or_take(frame)
+        return self._take_memory(frame) and self._grow_or_take(frame)
+
+    def _take_memory(self, frame: IncomingFrame) -> bool:
+        """Take the memory that the frame needs; without it pause reading until it is granted, and return False."""
+        if frame.take_missing(self._owner.requests, self._on_memory_granted):
+            return True
+        self._is_waiting_for_memory = True
+        self._pause_reading()
+        return False
 
     def _grow_or_take(self, frame: IncomingFrame) -> bool:
         """Enlarge an incomplete frame, or process a complete one; return whether it was complete."""
         if not frame.is_complete:
             frame.grow()
             return False
+        self._take_frame(frame)
+        return True
+
+    def _take_frame(self, frame: IncomingFrame) -> None:
+        """Process the present frame, which is complete."""
         self._frame = None
         self._take(frame.content, 0 if frame.held else frame.size, frame if frame.held else None)
-        return True
 
     def _on_memory_granted(self) -> None:
         """Continue an incomplete frame in a later turn of the loop; called once its memory is granted."""
@@ -247,7 +282,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if waiting is not None and self._order.may_begin(waiting.route) and is_open:
             self._next = None
             self._begin(waiting)
-        while self._rest is not None and self._frame is None and self._may_read:
+        while self._rest is not None and not self._is_waiting_for_memory and self._may_read:
             rest, self._rest = self._rest, None
             self._split(memoryview(rest), len(rest))
         if self._is_read_paused and self._rest is None and not self._is_waiting_for_memory and self._may_read:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Final
 
 from raftlog.api.authentication import ListenerAuthentication
-from raftlog.api.kafka.connection import KafkaConnection
+from raftlog.api.kafka.connection import SCRATCH_BYTES, KafkaConnection
 from raftlog.api.kafka.dispatcher import Dispatcher
 from raftlog.api.kafka.login import KafkaLogin
 from raftlog.api.kafka.settings import KafkaSettings
@@ -23,7 +23,6 @@ LOGIN_CHECK_S: Final = 2.0
 """Interval of the check for connections whose login was late, whose user was changed or whose token has expired."""
 _SWEPT_AT_ONCE: Final = 500
 """Connections that are checked in one turn of the event loop, in about 0.3 ms."""
-_SCRATCH_BYTES: Final = 64 * 1024
 
 
 class KafkaConnections:
@@ -47,7 +46,7 @@ class KafkaConnections:
         self._authentication = authentication
         self.requests, self.answers = requests, answers
         self._has_certificates = has_certificates
-        self.scratch = memoryview(bytearray(_SCRATCH_BYTES))
+        self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.is_stopping = False
         self._loop = asyncio.get_running_loop()
         self._open: set[KafkaConnection] = set()

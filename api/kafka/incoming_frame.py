@@ -1,6 +1,6 @@
 """Frame that arrives in more than one piece, or that waits for memory.
 
-    filled ≤ capacity ≤ size,   held ≥ capacity, except for small frames
+    filled ≤ arrived ≤ size,   filled ≤ capacity ≤ size,   held ≥ capacity, except for small frames
 
 The memory grows with the received bytes, to at most twice their number, and not by the announced size. Used by
 `connection`."""
@@ -14,6 +14,8 @@ UNCHARGED_BYTES_MAX: Final = 4 * 1024
 """Frames up to this size count as part of their connection, not as memory of the budget."""
 SMALL_BYTES_MAX: Final = 64 * 1024
 """Frames up to this size may use the budget's reserve: heartbeats, commits, small records."""
+DIRECT_BYTES_MIN: Final = 128 * 1024
+"""Free memory of a frame from which on bytes are read into it, and not copied from the scratch buffer."""
 FRAME_BYTES_PER_S_MIN: Final = 16 * 1024
 """Minimum rate at which a frame must arrive while it holds memory of the budget."""
 
@@ -30,7 +32,7 @@ def describe_wrong_size(size: int, low: int, high: int) -> str:
 class IncomingFrame:
     """Frame that is being received, without its length prefix; it owns its memory in the budget."""
 
-    __slots__ = ("_bytes", "filled", "held", "is_charged", "size", "swept_at", "swept_bytes")
+    __slots__ = ("_arrived", "_bytes", "filled", "held", "is_charged", "size", "swept_at", "swept_bytes")
 
     def __init__(self, size: int, piece: memoryview, *, is_charged: bool) -> None:
         """Begin a frame of `size` bytes with its first bytes, `piece`."""
@@ -40,6 +42,8 @@ class IncomingFrame:
         self._bytes = memoryview(bytearray(min(size, max(2 * len(piece), UNCHARGED_BYTES_MAX))))
         self.filled = len(piece)
         self._bytes[: self.filled] = piece
+        self._arrived = self.filled
+        """Received bytes of the frame, with those that are not in its memory yet."""
         self.held = 0
         """Bytes taken from the budget."""
         self.swept_bytes, self.swept_at = 0, 0.0
@@ -56,9 +60,28 @@ class IncomingFrame:
         return self._bytes[self.filled :]
 
     @property
+    def has_much_room(self) -> bool:
+        """Whether the next bytes are read into `room`."""
+        return len(self._bytes) - self.filled >= DIRECT_BYTES_MIN
+
+    @property
     def next_capacity(self) -> int:
-        """Capacity that the frame needs before further bytes can arrive."""
-        return self.capacity if self.filled < self.capacity else min(self.size, 2 * self.capacity)
+        """Capacity that the frame needs for the bytes that have arrived, and for one more."""
+        return self.capacity if self._arrived < self.capacity else min(self.size, 2 * self._arrived)
+
+    def note_arrived(self, count: int) -> None:
+        """Count the bytes that follow the filled ones; the caller adds them once there is memory for them."""
+        self._arrived = self.filled + count
+
+    def note_filled(self, count: int) -> None:
+        """Count the bytes that were read into `room`."""
+        self.filled += count
+        self._arrived = self.filled
+
+    def add(self, piece: memoryview) -> None:
+        """Copy the next bytes into the memory, which must have room for them."""
+        self._bytes[self.filled : self.filled + len(piece)] = piece
+        self.note_filled(len(piece))
 
     @property
     def missing(self) -> int:

@@ -48,11 +48,56 @@ async def test_large_frames_hold_memory_until_their_answer(edge: Edge, size: int
     assert parse_answers(transport.written) == [(1, b"done")]
 
 
+@pytest.mark.parametrize("first", [2, 3_000, 70_000])
+async def test_all_requests_of_one_read_begin_in_its_turn(edge: Edge, first: int) -> None:
+    """TLS in uvloop continues in the next turn once a buffer is full; requests proposed in one turn share a sync."""
+    connection, _ = edge.connect()
+    bodies = [bytes([number]) * 65_000 for number in range(5)]
+    data = b"".join(make_request(PRODUCE, 3, body, number) for number, body in enumerate(bodies))
+    feed(connection, data[:first])
+    await settle()
+    assert len(edge.seen) == first // 65_000
+    rest = memoryview(data)[first : first + 256 * 1024]
+    buffer = connection.get_buffer(len(rest) + 256)
+    assert len(buffer) > len(rest), "uvloop continues in another turn once it has filled the buffer"
+    buffer[: len(rest)] = rest
+    connection.buffer_updated(len(rest))
+    await asyncio.sleep(0)
+    complete = (first + len(rest)) // (len(data) // len(bodies))
+    assert [each.message for each in edge.seen] == bodies[:complete]
+
+
+@pytest.mark.parametrize("first", [6, 4_000, 64_000])
+async def test_a_frame_that_waits_for_memory_keeps_the_bytes_that_were_read(make_edge, first: int) -> None:
+    edge: Edge = make_edge(requests=100_000)
+    holder, _ = edge.connect()
+    feed(holder, make_request(PRODUCE, 3, bytes(80_000)))
+    await settle()
+    connection, transport = edge.connect()
+    bodies = [bytes([number]) * 50_000 for number in range(2)]
+    data = b"".join(make_request(PRODUCE, 3, body, number) for number, body in enumerate(bodies))
+    left = feed(connection, data[first:], None) if not feed(connection, data[:first]) else data[first:]
+    assert not transport.is_reading
+    assert len(edge.seen) == 1
+    edge.waiting[0].set_result(b"")
+    await settle()
+    feed(connection, left)
+    await settle()
+    for number, body in enumerate(bodies):
+        assert edge.seen[1 + number].message == body
+        edge.waiting[1 + number].set_result(b"%d" % number)
+        await settle()
+    assert parse_answers(transport.written) == [(0, b"0"), (1, b"1")]
+    assert transport.is_reading
+    assert edge.requests.used == 0
+
+
 async def test_an_announced_length_reserves_no_memory(edge: Edge) -> None:
     connection, transport = edge.connect()
     feed(connection, (100 * MIB).to_bytes(4, "big") + bytes(10))
     assert edge.requests.used == 0
-    assert len(connection.get_buffer(-1)) <= 4096
+    feed(connection, bytes(5_000))
+    assert edge.requests.used <= 2 * 5_010
     transport.close()
     await settle()
 
