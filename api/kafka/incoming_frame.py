@@ -39,9 +39,12 @@ class IncomingFrame:
         self.size = size
         self.is_charged = is_charged
         """Whether the frame takes memory of the budget even if it has at most `UNCHARGED_BYTES_MAX`."""
-        self._bytes = memoryview(bytearray(min(size, max(2 * len(piece), UNCHARGED_BYTES_MAX))))
         self.filled = len(piece)
-        self._bytes[: self.filled] = piece
+        if self.filled == size:
+            self._bytes = memoryview(bytearray(piece))  # not filled with zeros before
+        else:
+            self._bytes = memoryview(bytearray(min(size, max(2 * self.filled, UNCHARGED_BYTES_MAX))))
+            self._bytes[: self.filled] = piece
         self._arrived = self.filled
         """Received bytes of the frame, with those that are not in its memory yet."""
         self.held = 0
