@@ -7,19 +7,14 @@ A request begins when all earlier ones of the connection have ended, unless it a
 while no request may begin, the budget has no memory, or the client reads no answers. Created by `connections`."""
 
 import asyncio
-from struct import Struct
 from typing import Final
 
 from raftlog.api.kafka.answer_order import AnswerOrder, Exchange
 from raftlog.api.kafka.connection_owner import ConnectionOwner
 from raftlog.api.kafka.dispatcher import ConnectionRefused
 from raftlog.api.kafka.first_step import start
-from raftlog.api.kafka.incoming_frame import (
-    FRAME_BYTES_PER_S_MIN,
-    UNCHARGED_BYTES_MAX,
-    IncomingFrame,
-    describe_wrong_size,
-)
+from raftlog.api.kafka.frame_protocol import FrameProtocol
+from raftlog.api.kafka.incoming_frame import FRAME_BYTES_PER_S_MIN, IncomingFrame
 from raftlog.api.kafka.login import KafkaLogin
 from raftlog.api.kafka.progress import STALL_S, UNCHARGED_ANSWER_BYTES_MAX, ProgressWatch, SweepFinding
 from raftlog.api.kafka.wire.errors import MalformedRequest
@@ -27,62 +22,38 @@ from raftlog.api.kafka.wire.headers import HEAD_BYTES, body_position, decode_cli
 from raftlog.partitions.caller import ANONYMOUS, Caller
 from raftlog.types import Buffer
 
-UNCHARGED_TOTAL_MAX: Final = 16 * 1024
-READ_BYTES: Final = 64 * 1024
-"""Bytes that are read at once into the scratch buffer without TLS."""
-SCRATCH_BYTES: Final = 288 * 1024
-"""Size of the scratch buffer: uvloop's TLS decrypts 256 KiB in a turn, and records whose beginning came earlier."""
 FAILED_LOGIN_S: Final = 0.1
 """Time between the answer to a failed login and the end of its connection, the default of Kafka's
 `connection.failed.authentication.delay.ms` (KIP-306): a client that finds both at once may not read the answer."""
-_LENGTH: Final = Struct(">i")
 
 
-class KafkaConnection(asyncio.BufferedProtocol):
+class KafkaConnection(FrameProtocol):
     """Protocol of one Kafka connection: reads requests, runs them, and sends the answers in order."""
 
     __slots__ = (
         "_client_id",
-        "_frame",
-        "_head",
         "_is_muted",
-        "_is_read_paused",
         "_is_refused_login",
         "_is_splitting",
         "_is_unread",
-        "_is_waiting_for_memory",
-        "_loop",
         "_next",
         "_order",
         "_out",
-        "_owner",
         "_progress",
-        "_rest",
         "_sent",
-        "_transport",
-        "_uncharged",
         "caller",
         "is_ending",
         "login",
     )
 
     def __init__(self, owner: "ConnectionOwner[KafkaConnection]", loop: asyncio.AbstractEventLoop) -> None:
-        self._owner, self._loop = owner, loop
-        self._transport: asyncio.Transport | None = None
+        super().__init__(owner, loop)
         self.caller = Caller(ANONYMOUS, "", "", owner.name)
         self._client_id: bytes | None = None
         """Client id of the last request, as received bytes."""
-        self._head = b""
-        """Received bytes of an incomplete length prefix."""
-        self._frame: IncomingFrame | None = None
-        """Frame that waits for further bytes or for memory."""
-        self._rest: bytes | None = None
-        """Bytes that were read but not split yet; None: none. Nothing is read while there are any."""
         self._next: Exchange | None = None
         """Request that waits for the end of earlier ones."""
         self._order = AnswerOrder(loop.time())
-        self._uncharged = 0
-        self._is_read_paused = self._is_waiting_for_memory = False
         self._is_muted = False
         """Whether no request begins for a while, because the client exceeded a quota."""
         self._is_unread = False
@@ -134,16 +105,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._owner.answers.release(self)
         self._resume()
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        """Return the room of a large frame, and otherwise the scratch buffer.
-
-        uvloop's TLS passes the number of received bytes as `sizehint`, and continues in the loop's next turn when the
-        buffer is full. With the scratch buffer all requests among the bytes begin in one turn."""
-        frame, owner = self._frame, self._owner
-        if frame is not None and frame.has_much_room:
-            return frame.room
-        return owner.scratch if sizehint > READ_BYTES else owner.scratch[:READ_BYTES]
-
     def buffer_updated(self, nbytes: int) -> None:
         """Process `nbytes` received bytes, which are where `get_buffer` said."""
         if self.is_ending:
@@ -171,6 +132,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
             and len(self._order.pending) < self._owner.settings.pipelined_requests_max
         )
 
+    def _frame_bounds(self) -> tuple[int, int]:
+        high = self._owner.settings.request_bytes_max
+        return (HEAD_BYTES, high) if self.login is None else self.login.frame_bounds(high)
+
     def _split(self, data: memoryview, end: int) -> None:
         """Process the complete frames in `data[:end]`, keep the incomplete rest, and write answers that are ready."""
         self._is_splitting = True
@@ -179,101 +144,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._flush()
         if self._owner.is_stopping and self.is_idle:
             self.finish()
-
-    def _take_frames(self, data: memoryview, end: int) -> None:
-        """Process the complete frames in `data[:end]`, and keep the rest."""
-        if self._head:
-            data = memoryview(self._head + bytes(data[:end]))
-            end, self._head = len(data), b""
-        position = 0
-        if self._frame is not None:
-            position = self._fill_frame(self._frame, data, end)
-        while position < end:
-            if self._is_waiting_for_memory or not self._may_read:
-                self._keep_rest(data[position:end])
-                return
-            begin = position + _LENGTH.size
-            if end < begin:
-                self._head = bytes(data[position:end])
-                return
-            size = _LENGTH.unpack_from(data, position)[0]
-            low, high = HEAD_BYTES, self._owner.settings.request_bytes_max
-            if self.login is not None:
-                low, high = self.login.frame_bounds(high)
-            if not low <= size <= high:
-                self._refuse(describe_wrong_size(size, low, high))
-                return
-            position = begin + size
-            if position <= end and size <= UNCHARGED_BYTES_MAX and self._uncharged + size <= UNCHARGED_TOTAL_MAX:
-                self._take(memoryview(bytes(data[begin:position])), size, None)
-                continue
-            is_charged = self._uncharged + min(size, UNCHARGED_BYTES_MAX) > UNCHARGED_TOTAL_MAX
-            frame = self._frame = IncomingFrame(size, data[begin : min(position, end)], is_charged=is_charged)
-            if not self._continue_frame(frame):
-                if position < end:
-                    self._keep_rest(data[position:end])
-                return
-
-    def _fill_frame(self, frame: IncomingFrame, data: memoryview, end: int) -> int:
-        """Add the beginning of `data[:end]` to an incomplete frame, and process the frame if it is complete.
-
-        Return the number of added bytes: 0 if the frame has to wait for memory."""
-        count = min(end, frame.size - frame.filled)
-        frame.note_arrived(count)
-        if not self._take_memory(frame):
-            return 0
-        frame.grow()
-        frame.add(data[:count])
-        if frame.is_complete:
-            self._take_frame(frame)
-        return count
-
-    def _continue_frame(self, frame: IncomingFrame) -> bool:
-        """Enlarge an incomplete frame, or process a complete one; return whether it was processed."""
-        return self._take_memory(frame) and self._grow_or_take(frame)
-
-    def _take_memory(self, frame: IncomingFrame) -> bool:
-        """Take the memory that the frame needs; without it pause reading until it is granted, and return False."""
-        if frame.take_missing(self._owner.requests, self._on_memory_granted):
-            return True
-        self._is_waiting_for_memory = True
-        self._pause_reading()
-        return False
-
-    def _grow_or_take(self, frame: IncomingFrame) -> bool:
-        """Enlarge an incomplete frame, or process a complete one; return whether it was complete."""
-        if not frame.is_complete:
-            frame.grow()
-            return False
-        self._take_frame(frame)
-        return True
-
-    def _take_frame(self, frame: IncomingFrame) -> None:
-        """Process the present frame, which is complete."""
-        self._frame = None
-        self._take(frame.content, 0 if frame.held else frame.size, frame if frame.held else None)
-
-    def _on_memory_granted(self) -> None:
-        """Continue an incomplete frame in a later turn of the loop; called once its memory is granted."""
-        frame = self._frame
-        assert frame is not None, "memory for no frame"
-        frame.held += frame.missing
-        self._loop.call_soon(self._continue_with_memory, frame)
-
-    def _continue_with_memory(self, frame: IncomingFrame) -> None:
-        if self._frame is frame:
-            self._is_waiting_for_memory = False
-            self._grow_or_take(frame)
-            self._resume()
-
-    def _keep_rest(self, rest: memoryview) -> None:
-        self._rest = bytes(rest)
-        self._pause_reading()
-
-    def _pause_reading(self) -> None:
-        if not self._is_read_paused and self._transport is not None:
-            self._is_read_paused = True
-            self._transport.pause_reading()
 
     def _resume(self) -> None:
         """Begin the waiting request, process kept bytes, and resume reading, each if it is allowed now."""

@@ -6,8 +6,9 @@ from contextlib import suppress
 from typing import Final
 
 from raftlog.api.authentication import ListenerAuthentication
-from raftlog.api.kafka.connection import SCRATCH_BYTES, KafkaConnection
+from raftlog.api.kafka.connection import KafkaConnection
 from raftlog.api.kafka.dispatcher import Dispatcher
+from raftlog.api.kafka.frame_protocol import SCRATCH_BYTES
 from raftlog.api.kafka.login import KafkaLogin
 from raftlog.api.kafka.settings import KafkaSettings
 from raftlog.events import event
