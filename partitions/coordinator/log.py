@@ -1,9 +1,11 @@
-"""Writer to the log of a coordinator: entries of one turn of the loop become one append, in the order given.
+"""Writer to the log of a coordinator: entries become one append at a time, in the order given.
 
     every append is made by the replica of this leader, in this leader's term, or not at all
 
-So no decision of an older coordinator can land after one of a newer coordinator. When the append of a turn is refused,
-all its entries fail with the error: none of them was written. Owned by a coordinator."""
+Entries of one turn of the loop, and all that are written while an append is in flight, become the next one: a commit
+costs three brokers about as much for one entry as for many.
+So no decision of an older coordinator can land after one of a newer coordinator. When an append is refused, all its
+entries fail with the error: none of them was written. Owned by a coordinator."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -53,7 +55,9 @@ class LogWriter:
         self._wall_ms, self._reach = wall_ms, reach
         self._loop = asyncio.get_running_loop()
         self._given: list[_PendingEntries] = []
-        """Entries that were written in this turn of the loop."""
+        """Entries for the next append."""
+        self._is_appending = False
+        """Whether an append is in flight, or due in this turn of the loop."""
         self._size = 0
         """Bytes of the entries that are neither committed nor failed."""
         self._newest: list[_PendingEntries] = []
@@ -65,7 +69,9 @@ class LogWriter:
         return replica.is_leader and replica.group.core.term == self._term and not replica.group.is_closed
 
     def write(self, entries: Sequence[LogEntry[Any, Any]]) -> "asyncio.Future[None]":
-        """Append the entries at the end of the turn; the future completes when they are committed.
+        """Append the entries at the end of the turn, or after the append in flight.
+
+        The future completes when they are committed.
 
         Raises `InvalidArgument` for entries that cannot be encoded, `Overloaded` and `NotLeader`: nothing is written.
         The future fails as an append does."""
@@ -75,7 +81,8 @@ class LogWriter:
             raise self._not_coordinator_error()
         if self._size and self._size + size > PENDING_BYTES_MAX:
             raise Overloaded(f"{self._replica.name}: {self._size} bytes wait for their commit; retry later")
-        if not self._given:
+        if not self._is_appending:
+            self._is_appending = True
             self._loop.call_soon(self._flush)
         done: asyncio.Future[None] = self._loop.create_future()
         self._given.append(_PendingEntries(entries, records, size, done))
@@ -99,9 +106,13 @@ class LogWriter:
         return NotLeader(f"{self._replica.name}: another broker is its coordinator", self._replica.group.core.leader)
 
     def _flush(self) -> None:
-        """Append the entries written in this turn as one call."""
+        """Append the entries that were written and are not in the log yet, as one call."""
         given, self._given = self._given, []
+        if not given:
+            self._is_appending = False
+            return
         if not self.leads():
+            self._is_appending = False
             self._fail(given, self._not_coordinator_error())
             return
         self._newest = given
@@ -111,11 +122,16 @@ class LogWriter:
     def _on_append(self, pending: list[_PendingEntries], appended: "asyncio.Future[ReplicaAppended]") -> None:
         """Apply the committed entries and complete their futures; or fail them with the error of the append."""
         error = appended.exception()
-        if error is not None:
+        if error is None:
+            self._complete(pending, appended.result())
+        else:
             self._fail(pending, copied_error(error))
-            return
+        self._loop.call_soon(self._flush)  # after the callers that continue now, whose entries it takes too
+
+    def _complete(self, pending: list[_PendingEntries], appended: ReplicaAppended) -> None:
+        """Apply committed entries, and complete their futures."""
         self._clear_newest(pending)
-        is_next = self._reach(appended.result())
+        is_next = self._reach(appended)
         for entries, records, size, done in pending:
             if is_next:
                 self._folded.advance(entries, len(records))

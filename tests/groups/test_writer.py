@@ -125,6 +125,49 @@ async def test_records_of_one_turn_are_one_append_in_order(harness: WriterHarnes
     assert harness.folded.next_offset == 3
 
 
+async def test_entries_written_during_an_append_are_the_next_one(harness: WriterHarness) -> None:
+    first = harness.writer.write([make_entry(5)])
+    await run_loop_turn()
+    later = [harness.writer.write([make_entry(7, 1)])]
+    await run_loop_turn()
+    later.append(harness.writer.write([make_entry(8, 2)]))
+    await run_loop_turn()
+    assert len(harness.log.waiting) == 1
+
+    async def write_after_the_first() -> None:
+        """Write with the completion of the first append."""
+        await first
+        later.append(harness.writer.write([make_entry(9, 3)]))
+
+    task = asyncio.create_task(write_after_the_first())
+    await run_loop_turn()
+    harness.log.commit()
+    await task
+    await run_loop_turn()
+    ((_, batches),) = harness.log.waiting
+    assert [record.offset for batch in batches for record in read_records(batch)] == [0, 1, 2]
+    harness.log.commit()
+    await asyncio.gather(*later)
+    assert committed_offset(harness) == {0: 5, 1: 7, 2: 8, 3: 9}
+
+
+async def test_entries_wait_for_no_append_that_failed(harness: WriterHarness) -> None:
+    first = harness.writer.write([make_entry(5)])
+    await run_loop_turn()
+    second = harness.writer.write([make_entry(8)])
+    harness.log.waiting.pop()[0].set_exception(Overloaded("full"))
+    with pytest.raises(Overloaded):
+        await first
+    await run_loop_turn()
+    harness.log.commit()
+    await second
+    third = harness.writer.write([make_entry(9)])
+    await run_loop_turn()
+    harness.log.commit()
+    await third
+    assert committed_offset(harness) == {0: 9}
+
+
 async def test_pending_offsets_are_the_latest_until_they_are_refused(harness: WriterHarness) -> None:
     first = harness.writer.write([make_entry(5)])
     await run_loop_turn()
@@ -133,15 +176,16 @@ async def test_pending_offsets_are_the_latest_until_they_are_refused(harness: Wr
     latest = harness.folded.latest_offset(offset_key())
     assert latest is not None
     assert latest.offset == 8
-    (_, _), (refused, _) = harness.log.waiting
+    harness.log.commit()
+    await first
+    await run_loop_turn()
+    ((refused, _),) = harness.log.waiting
     refused.set_exception(NotLeader("gone"))
     with pytest.raises(NotLeader):
         await second
     latest = harness.folded.latest_offset(offset_key())
     assert latest is not None
     assert latest.offset == 5
-    harness.log.commit()
-    await first
     assert committed_offset(harness) == {0: 5}
     assert harness.folded.latest_offsets("g").keys() == {offset_key()}
 

@@ -175,7 +175,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _groups(
         "folded-out-of-order",
-        "coordinator/log:LogWriter._on_append",
+        "coordinator/log:LogWriter._complete",
         "if is_next:",
         "if True:",
         (*_WRITER, *_COORDINATORS),
