@@ -1,9 +1,9 @@
 """Appends of Kafka's producers, and of transactions, to partitions that this node leads.
 
-    checked → turn → proposed → answered    usually: appends that begin in one turn of the loop are proposed together
-    checked → waiting line → proposed       while the partition has no room, or a check has to wait
-    checked → enlisting → as above          the first appends of a producer to its transaction in a partition
-    open appends = in the turn + waiting + proposed ≤ the requests that the listeners hold
+    checked → gathered → proposed → answered    usually: appends that begin in one turn of the loop go together
+    checked → waiting line → proposed           while the partition has no room, or a check has to wait
+    checked → enlisting → as above              the first appends of a producer to its transaction in a partition
+    open appends = gathered + waiting + proposed ≤ the requests that the listeners hold
 
 Proposals of one turn also share a frame of the journal and a sync; unlike calls to any node they need no queue. Appends
 of one partition are proposed in the order of `begin`: while one waits, later ones wait; while one is enlisting, only
@@ -33,6 +33,7 @@ from raftlog.errors import (
     UnknownTopic,
 )
 from raftlog.partitions.deadline import NEVER, Deadline, DeadlineSweep
+from raftlog.partitions.leader.append_groups import AppendGroups
 from raftlog.partitions.leader.enlistments import AdmittedAppend, Enlistments, LeaderAppend, VerifyPartition
 from raftlog.partitions.produce import AllocatedIds, computed_id_error
 from raftlog.partitions.produce.compacted import check_stored_keys
@@ -76,8 +77,7 @@ class LeaderAppends:
         self._loop = asyncio.get_running_loop()
         self._open: dict[LeaderAppend, None] = {}
         """Appends that a caller waits for."""
-        self._turn: dict[Replica, list[LeaderAppend]] = {}
-        """Appends that began in this turn of the loop."""
+        self._groups = AppendGroups(self._propose_group)
         self._lines: dict[Replica, deque[LeaderAppend]] = {}
         """Appends that wait for room or for a check; no line is empty."""
         self._checks: set[asyncio.Task[None]] = set()
@@ -98,7 +98,7 @@ class LeaderAppends:
         *,
         joins: bool = False,
     ) -> LeaderAppend:
-        """Check a client's batches, which are copied, and propose them at the end of this turn of the loop.
+        """Check a client's batches, which are copied, and propose them at the end of this turn of the loop, or soon.
 
         The order of calls is the order in the log; `outcomes` waits for the results. `transactional_id` names the
         transaction of the batches; its first ones wait until the transaction's coordinator has confirmed that the
@@ -156,22 +156,16 @@ class LeaderAppends:
         return append
 
     def _admit(self, admitted: AdmittedAppend) -> None:
-        """Propose an append at the end of the turn, or add it to the queue of its replica."""
+        """Gather an append to be proposed, or add it to the queue of its replica."""
         partition, append, _, producers, _ = admitted
         replica = append.replica
         if partition.config.is_compacted or (producers and not self._allocated_ids.are_allocated(producers)):
-            if self._wait_in_line([*self._turn.pop(replica, ()), append]):
+            if self._wait_in_line([*self._groups.take(replica), append]):
                 self._begin_check(admitted)
         elif replica in self._lines:
             self._wait_in_line([append])
         else:
-            if not self._turn:
-                self._loop.call_soon(self._propose_turn)
-            turn = self._turn.get(replica)
-            if turn is None:
-                self._turn[replica] = [append]
-            else:
-                turn.append(append)
+            self._groups.add(append)
 
     async def wait_for_outcomes(self, appends: Sequence[LeaderAppend]) -> list[ReplicaAppended | RaftlogError]:
         """Wait for each append, until its deadline at most; return the result or error of each, in order."""
@@ -200,16 +194,13 @@ class LeaderAppends:
 
     # proposals
 
-    def _propose_turn(self) -> None:
-        """Propose the appends of this turn; queue those that follow queued ones, or for which there is no room."""
-        turn, self._turn = self._turn, {}
-        for replica, appends in turn.items():
-            if replica in self._lines:
-                self._wait_in_line(appends)
-                continue
-            left = self._propose_in_parts(appends)
-            if left:
-                self._wait_in_line(left)
+    def _propose_group(self, replica: Replica, appends: Sequence[LeaderAppend]) -> None:
+        """Propose gathered appends; queue those that follow queued ones, or for which there is no room."""
+        appends = [each for each in appends if not each.future.done()]  # the deadline of others has passed
+        if appends and replica not in self._lines:
+            appends = self._propose_in_parts(appends)
+        if appends:
+            self._wait_in_line(appends)
 
     def _propose_in_parts(self, appends: Sequence[LeaderAppend]) -> Sequence[LeaderAppend]:
         """Propose appends to one replica; return those for which there is no room now."""
@@ -259,6 +250,7 @@ class LeaderAppends:
             return 0
         for append in appends:
             append.is_proposed = True
+        self._groups.note_proposed(appends[0].replica, size)
         proposed.add_done_callback(partial(self._on_outcome, appends, size))
         return len(appends)
 
@@ -267,6 +259,7 @@ class LeaderAppends:
     ) -> None:
         """Complete the appends of a proposal, each with its own offsets; then propose waiting ones."""
         self._budget.release(size)
+        self._groups.note_ended(appends[0].replica, size)
         if self._lines:
             self._drain_all()
         error = OutcomeUnknown("the process stops") if proposed.cancelled() else proposed.exception()
@@ -387,7 +380,7 @@ class LeaderAppends:
         return earliest
 
     def close(self) -> None:
-        """Fail the queued appends; none of them happened."""
+        """Fail the appends that are not proposed; none of them happened."""
         self._is_closed = True
         if self._retry is not None:
             self._retry.cancel()
@@ -395,10 +388,10 @@ class LeaderAppends:
         for task in self._checks:
             task.cancel()
         lines, self._lines = self._lines, {}
-        for replica, line in lines.items():
+        for line in (*lines.values(), self._groups.close()):
             for append in line:
                 if not append.future.done():
-                    append.future.set_exception(LogClosed(f"{replica.name}: the broker stops"))
+                    append.future.set_exception(LogClosed(f"{append.replica.name}: the broker stops"))
 
 
 def _late_error(append: LeaderAppend) -> RaftlogError:

@@ -6,11 +6,13 @@ import pytest
 
 from raftlog.api.kafka.api import ApiKey
 from raftlog.api.kafka.error_codes import ErrorCode
-from raftlog.errors import Overloaded, RaftlogError
+from raftlog.errors import OutcomeUnknown, Overloaded, RaftlogError
 from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.leader import append_groups
 from raftlog.records import HEADER_SIZE, read_header
 from raftlog.records.header import batch_crc, header_bytes
 from tests.kafka.data.requests import CLASSES, decode_values, make_batch, make_sequenced_batch
+from tests.waiting import until
 
 
 @pytest.mark.parametrize("version", range(3, 10))
@@ -278,6 +280,25 @@ async def test_an_append_without_a_commit_is_unknown(lone, monkeypatch):
     monkeypatch.setattr(replica, "append", lambda *_, **__: never)
     answer = await lone.produce_all({("t", 0): make_batch(b"a")}, timeout_ms=30)
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
+async def test_an_append_that_is_gathered_at_its_deadline_is_not_proposed(lone, monkeypatch):
+    replica = lone.broker.parts.topics.find("t").partitions[0].replica
+    never, proposed = asyncio.get_running_loop().create_future(), []
+
+    def keep(batches, acks, **_):
+        proposed.append(len(batches))
+        return never
+
+    monkeypatch.setattr(replica, "append", keep)
+    monkeypatch.setattr(append_groups, "GATHER_S", 60.0)
+    first = asyncio.create_task(lone.produce(make_batch(bytes(append_groups.GROUP_BYTES))))
+    await until(lambda: proposed)
+    answer = await lone.produce_all({("t", 0): make_batch(b"a")}, timeout_ms=30)
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    never.set_exception(OutcomeUnknown("the leader changed"))
+    assert (await first).error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert proposed == [1], "its client was told that nothing was appended"
 
 
 async def test_every_producer_gets_another_id(lone):
