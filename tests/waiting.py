@@ -1,26 +1,67 @@
-"""Waiting for conditions of brokers in this process: they run on the test's loop, so the condition is polled."""
+"""Waiting for conditions: brokers in this process run on the test's loop, others send no events, so they are polled.
+
+Tests have no other polling loops. The first looks are in successive turns of the loop; then pauses grow up to
+`LOOK_S_MAX`. A condition that
+does not come to pass fails the test after `WITHIN_S`, whatever other work the machine has."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Final
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import repeat
+from typing import Final, TypeVar
 
 WITHIN_S: Final = 60.0
 """Far more than any awaited condition takes."""
-_LOOK_S: Final = 0.01
+LOOK_S_MAX: Final = 0.02
+_LOOK_S_MIN: Final = 0.0005
+_TURNS: Final = 10
+
+T = TypeVar("T")
 
 
-async def until(condition: Callable[[], object], what: Callable[[], object] = lambda: "") -> None:
-    """Wait until the condition is true; raise `AssertionError` with the text of `what` after a timeout."""
+def _pauses() -> Iterator[float]:
+    yield from repeat(0.0, _TURNS)
+    pause_s = _LOOK_S_MIN
+    while True:
+        yield pause_s
+        pause_s = min(2 * pause_s, LOOK_S_MAX)
+
+
+def _nothing() -> object:
+    return ""
+
+
+async def until(condition: Callable[[], T], what: Callable[[], object] = _nothing, *, within_s: float = WITHIN_S) -> T:
+    """Wait until the condition is true; return its value.
+
+    Raise `AssertionError` with the text of `what` after a timeout."""
+
+    async def hold() -> T:
+        return condition()
+
+    return await until_async(hold, what, within_s=within_s)
+
+
+async def until_async(
+    condition: Callable[[], Awaitable[T]], what: Callable[[], object] = _nothing, *, within_s: float = WITHIN_S
+) -> T:
+    """Wait until an asynchronous condition is true; return its value, or raise as `until` does."""
+    pauses = _pauses()
     try:
-        async with asyncio.timeout(WITHIN_S):
-            while not condition():
-                await asyncio.sleep(_LOOK_S)
+        async with asyncio.timeout(within_s) as limit:
+            while not (found := await condition()):
+                await asyncio.sleep(next(pauses))
+            return found
     except TimeoutError:
-        raise AssertionError(f"it did not come to pass: {what()}") from None
+        if not limit.expired():
+            raise
+    raise AssertionError(f"it did not come to pass within {within_s:g} s: {what()}")
 
 
-async def until_async(condition: Callable[[], Awaitable[object]]) -> None:
-    """Wait until an asynchronous condition holds."""
-    async with asyncio.timeout(WITHIN_S):
-        while not await condition():
-            await asyncio.sleep(_LOOK_S)
+def block_until(condition: Callable[[], T], what: Callable[[], object] = _nothing, *, within_s: float = WITHIN_S) -> T:
+    """Block this thread until the condition is true; return its value, or raise as `until` does."""
+    until_s, pauses = time.monotonic() + within_s, _pauses()
+    while not (found := condition()):
+        assert time.monotonic() < until_s, f"it did not come to pass within {within_s:g} s: {what()}"
+        time.sleep(next(pauses))
+    return found

@@ -15,6 +15,7 @@ from raftlog.errors import MemoryBudgetExceeded
 from raftlog.records import NewRecord, build_batch
 from raftlog.runtime.memory_budget import MemoryBudget
 from raftlog.topic_config import MIB
+from tests.waiting import until, until_async
 
 BATCHES = "application/vnd.raftlog.batches"
 JSON = "application/vnd.kafka.json.v2+json"
@@ -67,12 +68,6 @@ async def produce_large_batches(api, count, value_bytes=MIB // 2, compression=0)
         assert status == 200
 
 
-async def wait_until(condition):
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.002)
-
-
 @pytest.mark.parametrize("accept", [BATCHES, JSON])
 async def test_slow_readers_of_large_answers_share_the_memory_for_answers(start_api, accept):
     api = await start_api({"memory_budget_bytes": 64 * MIB})
@@ -97,11 +92,11 @@ async def test_slow_readers_of_large_answers_share_the_memory_for_answers(start_
     assert len(await whole.read_rest()) > MIB
     for reader in (whole, *readers):
         reader.close()
-    await wait_until(lambda: answers.used == 0)
+    await until(lambda: answers.used == 0)
     status, found = await api.get(path, headers={"Accept": JSON})
     assert status == 200
     assert found
-    await wait_until(lambda: answers.used == 0)
+    await until(lambda: answers.used == 0)
 
 
 async def test_a_reader_that_reads_nothing_is_disconnected(start_api, monkeypatch):
@@ -111,7 +106,7 @@ async def test_a_reader_that_reads_nothing_is_disconnected(start_api, monkeypatc
     await produce_large_batches(api, 16)
     reader = await SlowReader.connect(api, f"{RECORDS}?offset=0&max_bytes={16 * MIB}", BATCHES)
     assert await reader.read_status() == 200
-    await wait_until(lambda: api.server.answers.used == 0)
+    await until(lambda: api.server.answers.used == 0)
     assert len(await reader.read_rest()) < 16 * (MIB // 2)
     reader.close()
 
@@ -126,13 +121,17 @@ async def test_a_large_answer_is_complete(api, accept):
         assert int(got.headers["Content-Length"]) == len(body)
     if accept == JSON:
         assert [each["value"][:2] for each in orjson.loads(body)] == [f"{number} " for number in range(6)]
-    await wait_until(lambda: api.server.answers.used == 0)
+    await until(lambda: api.server.answers.used == 0)
 
 
 async def test_a_waiting_fetch_holds_no_memory(api):
     await api.create_topic()
     waiting = asyncio.ensure_future(api.get(f"{RECORDS}?offset=0&timeout=20000&max_bytes={8 * MIB}"))
-    await wait_until(lambda: api.server._connections._open)
+
+    async def is_waiting():
+        return (await api.broker.measuring.read_figures()).waiting_fetches == 1
+
+    await until_async(is_waiting)
     assert api.server.answers.used == 0
     await produce_large_batches(api, 1)
     status, found = await waiting
@@ -147,7 +146,7 @@ async def test_stalled_tails_hold_no_memory_and_resume(start_api, monkeypatch):
     await produce_large_batches(api, 12, 2 * MIB, compression=1)
     readers = [await SlowReader.connect(api, f"{RECORDS}?offset=0", NDJSON) for _ in range(12)]
     assert [await reader.read_status() for reader in readers] == [200] * len(readers)
-    await wait_until(lambda: answers.used == 0)
+    await until(lambda: answers.used == 0)
     last = readers.pop()
     for reader in readers:
         reader.close()
@@ -155,7 +154,7 @@ async def test_stalled_tails_hold_no_memory_and_resume(start_api, monkeypatch):
     assert lines.count(b'"value":') == 12
     assert all(b'"value":"%d ' % number in lines for number in range(12))
     last.close()
-    await wait_until(lambda: answers.used == 0)
+    await until(lambda: answers.used == 0)
 
 
 async def test_a_decompressed_batch_counts_towards_the_answers_memory(start_api):
@@ -168,7 +167,7 @@ async def test_a_decompressed_batch_counts_towards_the_answers_memory(start_api)
     assert (status, body["error_code"]) == (503, 50305)
     held.release()
     assert (await api.get(f"{RECORDS}?offset=0"))[0] == 200
-    await wait_until(lambda: api.server.answers.used == 0)
+    await until(lambda: api.server.answers.used == 0)
 
 
 async def test_polls_are_complete_and_release_their_memory(start_api):
@@ -195,7 +194,7 @@ async def test_polls_are_complete_and_release_their_memory(start_api):
             assert status == 200
             found += [row["offset"] for row in rows]
     assert found == list(range(10))
-    await wait_until(lambda: answers.used == 0)
+    await until(lambda: answers.used == 0)
 
 
 def test_an_answer_gets_at_most_half_of_the_free_memory():
@@ -263,7 +262,7 @@ async def test_a_finished_poll_keeps_no_promised_memory(api):
     instance = "/consumers/g/instances/i"
     await api.post(instance + "/assignments", {"partitions": [{"topic": "t", "partition": 0}]}, headers=headers)
     polling = asyncio.ensure_future(api.get(f"{instance}/records?timeout=20000", headers={"Accept": BINARY}))
-    await wait_until(lambda: api.server.answers.promised)
+    await until(lambda: api.server.answers.promised)
     await produce_large_batches(api, 1)
     assert (await polling)[0] == 200
     assert api.server.answers.promised == 0

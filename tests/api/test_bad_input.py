@@ -7,6 +7,7 @@ import pytest
 from crc32c import crc32c
 
 from raftlog.records import build_batch
+from tests.waiting import until
 
 BATCHES = {"Content-Type": "application/vnd.raftlog.batches"}
 GOOD = {"records": [{"value": 1}]}
@@ -239,8 +240,8 @@ async def test_a_truncated_body_appends_nothing(api):
     batch = bytes(build_batch([b"x" * 1000] * 100))
     started = api.server._connections.requests_count
     await exchange(api, request_head(f"Content-Length: {2 * len(batch)}\r\n") + batch, is_cut=True)
-    while api.server._connections.requests_count == started or api.server._connections.connections:
-        await asyncio.sleep(0)
+    connections = api.server._connections
+    await until(lambda: connections.requests_count > started and not connections.connections)
     assert await fetch_end_offset(api) == 0
     assert (await api.post("/topics/t", GOOD))[0] == 200
 

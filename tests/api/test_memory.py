@@ -12,6 +12,7 @@ from raftlog.errors import MemoryBudgetExceeded
 from raftlog.partitions.deadline import deadline_in
 from raftlog.runtime.memory_budget import MemoryBudget, MemoryShares
 from raftlog.topic_config import MIB
+from tests.waiting import until
 
 JSON = "application/vnd.kafka.json.v2+json"
 
@@ -45,9 +46,7 @@ class Sender:
 
 async def wait_for_used_bytes(api, size):
     """Wait until request bodies hold at least `size` bytes."""
-    async with asyncio.timeout(10):
-        while api.server.bodies.memory.used < size:
-            await asyncio.sleep(0.002)
+    await until(lambda: api.server.bodies.memory.used >= size)
 
 
 def make_body(size):

@@ -10,6 +10,7 @@ import tempfile
 import pytest
 
 from raftlog.api.http.records import octet_stream
+from tests.waiting import until
 
 OCTETS = {"Content-Type": "application/octet-stream"}
 HEAD = (
@@ -101,8 +102,7 @@ async def test_a_truncated_body_leaves_no_record_and_no_spool_file(start_api, mo
     (found,) = (await api.get(RECORDS + "0", headers=BINARY))[1]
     assert base64.b64decode(found["value"]) == b"after"
     assert opened[0]._rolled
-    while not all(spool.closed for spool in opened):
-        await asyncio.sleep(0.01)
+    await until(lambda: all(spool.closed for spool in opened))
     assert api.server.bodies.memory.used == 0
 
 

@@ -26,7 +26,7 @@ from raftlog.security.permissions import (
 from tests.api.conftest import Api
 from tests.api.described import ENDPOINTS
 from tests.security.facade import record_calls
-from tests.waiting import until
+from tests.waiting import until, until_async
 
 ME = Caller(ANONYMOUS, "", "127.0.0.1", "http")
 ARGUMENTS = {
@@ -227,20 +227,14 @@ async def test_an_instance_by_pattern_reads_only_topics_that_its_user_may_read(g
     find = partial(guarded.broker.consumers.subscription, "g", "i")
     assert (await find(deadline=deadline_in(5_000))).topics == ("open",)
     await allow(guarded, AclOperation.READ, AclResourceType.TOPIC, "secret")
-    await wait_for(lambda: is_subscribed(find, ("open", "secret")))
+    await until_async(lambda: is_subscribed(find, ("open", "secret")))
     await allow(guarded, AclOperation.READ, AclResourceType.TOPIC, "open", AclEffect.DENY)
-    await wait_for(lambda: is_subscribed(find, ("secret",)))
+    await until_async(lambda: is_subscribed(find, ("secret",)))
     assert (await guarded.get(f"{INSTANCE}/records?timeout=1000"))[0] == 200
 
 
 async def is_subscribed(find: Any, topics: tuple[str, ...]) -> bool:
     return bool((await find(deadline=deadline_in(5_000))).topics == topics)
-
-
-async def wait_for(is_reached: Any) -> None:
-    async with asyncio.timeout(10):
-        while not await is_reached():
-            await asyncio.sleep(0.02)
 
 
 async def test_a_tail_ends_when_the_permission_ends(guarded: Api) -> None:
@@ -263,7 +257,7 @@ async def revoke_while(
 ) -> Any:
     """Deny READ once a request waits; return its answer, which has to come long before its timeout of 20 s."""
     waiting = asyncio.create_task(request)
-    await wait_for(partial(is_waiting, api))
+    await until_async(partial(is_waiting, api))
     assert not waiting.done()
     await allow(api, AclOperation.READ, type_, name, AclEffect.DENY)
     return await asyncio.wait_for(waiting, 10)

@@ -8,7 +8,7 @@ import pytest
 from crc32c import crc32c
 
 from raftlog.records import Compression, NewRecord, build_batch, read_records, split_batches
-from tests.waiting import until_async
+from tests.waiting import until, until_async
 
 JSON = {"Content-Type": "application/vnd.kafka.json.v2+json"}
 BINARY = "application/vnd.kafka.binary.v2+json"
@@ -210,8 +210,7 @@ async def test_many_records_in_one_answer_are_in_order(api):
 async def test_a_fetch_waits_for_the_next_record(api):
     await api.create_topic()
     waiting = asyncio.create_task(api.get(RECORDS + "?offset=0&timeout=20000"))
-    while not api.server._connections.requests_count:
-        await asyncio.sleep(0)
+    await until(lambda: api.server._connections.requests_count)
     await api.post("/topics/t", {"records": [{"value": "news"}]})
     status, found = await waiting
     assert (status, [record["value"] for record in found]) == (200, ["news"])

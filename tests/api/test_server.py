@@ -13,6 +13,7 @@ from raftlog.api.client_listener import divide_connections, limit_connections
 from raftlog.api.http.server.server import HttpServer
 from raftlog.errors import InvalidArgument, RaftlogError
 from raftlog.values.error_codes import status_and_code
+from tests.waiting import until
 
 
 async def test_a_port_in_use_is_named_in_the_error(api):
@@ -25,8 +26,7 @@ async def test_a_port_in_use_is_named_in_the_error(api):
 async def test_stopping_answers_waiting_fetches_at_once(api):
     await api.create_topic()
     waiting = asyncio.create_task(api.get("/topics/t/partitions/0/records?offset=0&timeout=60000"))
-    while not api.server._connections.requests_count:
-        await asyncio.sleep(0)
+    await until(lambda: api.server._connections.requests_count)
     async with asyncio.timeout(2):
         await api.server.stop(10.0)
     assert await waiting == (200, [])
@@ -36,8 +36,7 @@ async def test_a_kept_connection_gets_one_more_answer_during_the_stop(api):
     await api.create_topic()
     assert (await api.get("/topics"))[0] == 200  # its connection is kept, and used below
     stopping = asyncio.create_task(api.server.stop(1.0, 10.0))
-    while not api.server._ends.stopping.done():
-        await asyncio.sleep(0)
+    await until(api.server._ends.stopping.done)
     async with asyncio.timeout(5), api.session.post(f"{api.url}/topics/t", json={"records": [{"value": 1}]}) as answer:
         assert answer.status == 200
         assert answer.headers["Connection"] == "close"
@@ -125,16 +124,14 @@ async def test_a_connection_over_the_limit_is_refused_and_others_continue(start_
     await api.create_topic()
     first = await asyncio.open_connection(*api.address)
     second = await asyncio.open_connection(*api.address)
-    while len(api.server._connections._open) < 2:
-        await asyncio.sleep(0)
+    await until(lambda: len(api.server._connections._open) >= 2)
     reader, writer = await asyncio.open_connection(*api.address)
     refusal = await reader.read()
     assert refusal.startswith(b"HTTP/1.1 503 ")
     assert b"--http-connections-max" in refusal
     writer.close()
     second[1].close()
-    while len(api.server._connections._open) > 1:
-        await asyncio.sleep(0)
+    await until(lambda: len(api.server._connections._open) <= 1)
     assert (await api.get("/topics"))[0] == 200
     first[1].close()
 

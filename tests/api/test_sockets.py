@@ -17,6 +17,7 @@ from raftlog.api.sockets import TlsSockets, bind
 from raftlog.security.client_tls import ClientTlsFiles, client_context
 from raftlog.security.tls_files import ClientCertificates, ServerTls, ServerTlsFiles
 from tests.security.certificates import create
+from tests.waiting import until
 
 
 class Echo(asyncio.Protocol):
@@ -109,8 +110,7 @@ def test_a_failed_handshake_is_one_event(
     async def run() -> None:
         async with listening(ServerTls(required)) as (_, port):
             await asyncio.wait_for(attack(port), 5)
-            while not failures(caplog):
-                await asyncio.sleep(0.01)
+            await until(lambda: failures(caplog))
             await echo(port, client_context(alice))
 
     with runner, warnings.catch_warnings(action="ignore"):
@@ -152,8 +152,7 @@ def test_a_check_that_only_connects_is_no_event(
             _, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.close()
             await echo(port, client_context(ClientTlsFiles(authority)))
-            while server.handshakes:
-                await asyncio.sleep(0.01)
+            await until(lambda: not server.handshakes)
 
     with runner:
         runner.run(asyncio.wait_for(run(), 20))

@@ -1,6 +1,5 @@
 """Backups of real brokers in directories, and their restoration: same offsets, records, settings and groups."""
 
-import asyncio
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from raftlog.client.answers import Fetched
 from raftlog.errors import OutcomeUnknown, Unavailable
 from raftlog.types import Buffer, Offset, TopicPartition
 from tests.backup.conftest import SMALL_FILES, Serve, create, restore, save
+from tests.waiting import until_async
 
 
 @pytest.fixture
@@ -84,10 +84,12 @@ async def test_gaps_of_compaction_stay_gaps(serve: Serve, store: DirectoryStore,
     old, new, third = await serve(), await serve(), await serve()
     await create(old, "keyed", cleanup_policy="compact", segment_bytes="4096", min_cleanable_dirty_ratio="0")
     await old.produce("keyed", 0, 0, 90)
-    async with asyncio.timeout(30):
-        while len(await old.content("keyed")) == 90:
-            await old.broker.parts.housekeeping.run_once()
-            await asyncio.sleep(0.1)
+
+    async def is_compacted() -> bool:
+        await old.broker.parts.housekeeping.run_once()
+        return len(await old.content("keyed")) < 90
+
+    await until_async(is_compacted)
     await save(old, store)
     await old.produce("keyed", 0, 90, 6)
     await save(old, store)

@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 import uuid
@@ -18,6 +17,7 @@ from raftlog.backup.restore import RestoreOptions, RestorePlan, check_backup
 from raftlog.backup.stores import open_store
 from raftlog.testing.ports import reserve_port
 from tests.backup.conftest import Serve, create, restore, save
+from tests.waiting import block_until
 
 SECONDS_MAX = 60
 
@@ -25,6 +25,16 @@ SECONDS_MAX = 60
 def free_port() -> int:
     with reserve_port() as reserved:
         return int(reserved.getsockname()[1])
+
+
+def answers_requests(url: str) -> bool:
+    try:
+        urllib.request.urlopen(url, timeout=5).close()
+    except urllib.error.HTTPError:
+        return True
+    except OSError:
+        return False  # it does not listen yet
+    return True
 
 
 @pytest.fixture(scope="module")
@@ -35,17 +45,10 @@ def endpoint() -> Iterator[str]:
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        until = time.monotonic() + SECONDS_MAX
-        while True:
-            try:
-                urllib.request.urlopen(f"{address}/moto-api/", timeout=5).close()
-                break
-            except urllib.error.HTTPError:
-                break
-            except OSError:
-                assert process.poll() is None, "the S3 server ended"
-                assert time.monotonic() < until, "the S3 server does not answer"
-                time.sleep(0.1)
+        block_until(
+            lambda: process.poll() is not None or answers_requests(f"{address}/moto-api/"), within_s=SECONDS_MAX
+        )
+        assert process.poll() is None, "the S3 server ended"
         yield address
     finally:
         process.send_signal(signal.SIGKILL)

@@ -10,6 +10,7 @@ from bench.steady_load import SteadyLoad
 from raftlog.client import Produced
 from raftlog.errors import OutcomeUnknown, Unavailable
 from raftlog.types import Offset, TopicPartition
+from tests.waiting import until
 
 PLACE = TopicPartition("t", 0)
 
@@ -57,8 +58,7 @@ async def test_attempts_are_counted_by_result() -> None:
 async def test_a_write_that_is_never_accepted_fails_at_its_deadline() -> None:
     Broker.script = [Unavailable("not now")] * 1_000
     async with SteadyLoad(["a:1"], [PLACE], interval_s=0.001, deadline_s=0.01) as load:
-        while not load.report().failed:
-            await asyncio.sleep(0.001)
+        await until(lambda: load.report().failed)
     assert load.report().written == 0
 
 

@@ -24,6 +24,7 @@ from raftlog.partitions.groups.service import OFFSETS_TOPIC
 from raftlog.partitions.placement.assignments import assignments
 from raftlog.records import NewRecord, build_batch, read_records
 from raftlog.types import Isolation, Offset, TopicPartition
+from tests.waiting import until
 
 
 def soon():
@@ -192,8 +193,7 @@ async def test_a_request_for_a_deleted_topic_does_not_fail_after_its_recreation(
         as_batch = asyncio.ensure_future(brokers[3].produce_batches("t", 0, batch, deadline=soon()))
         stream = await brokers[3].open_stream("t", 0, deadline=soon())
         as_block = asyncio.ensure_future(stream.append([b"3"], None, -1, soon()))
-        while len(partition.queue._queue) < 3:
-            await asyncio.sleep(0)
+        await until(lambda: len(partition.queue._queue) >= 3)
     late.refresh(brokers[3].metadata.state)
     wanted = Unavailable if is_made_again else UnknownTopic
     for result in (*await as_records, *await as_block):

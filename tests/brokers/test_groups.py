@@ -39,6 +39,7 @@ from raftlog.records import NewRecord
 from raftlog.types import Offset, OffsetRange, TopicPartition
 from tests.brokers.conftest import Brokers, brokers_in
 from tests.brokers.members import G, Member, commit, coordinator_node, fetch_committed, list_other_brokers, soon
+from tests.waiting import until
 
 ALL_OF_T = [TopicPartition("t", number) for number in range(4)]
 
@@ -214,8 +215,7 @@ async def test_acknowledged_commits_survive_changes_of_coordinators(topic):
             acknowledged = offset
 
     committing = asyncio.ensure_future(keep_committing())
-    while acknowledged < 20:
-        await asyncio.sleep(0)
+    await until(lambda: acknowledged >= 20)
     await fail_over(topic)
     await committing
     assert acknowledged == 99

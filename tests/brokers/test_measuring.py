@@ -6,6 +6,7 @@ from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.metric_sources import Figures
 from raftlog.records import NewRecord
+from tests.waiting import until_async
 
 
 async def produce(broker: Broker, count: int) -> None:
@@ -17,10 +18,12 @@ async def produce(broker: Broker, count: int) -> None:
 
 async def wait_for_figures(broker: Broker, is_so) -> Figures:
     """Wait until the broker's figures meet the condition; return them."""
-    async with asyncio.timeout(20):
-        while not is_so(figures := await broker.measuring.read_figures()):
-            await asyncio.sleep(0.02)
-    return figures
+
+    async def read() -> Figures | None:
+        figures = await broker.measuring.read_figures()
+        return figures if is_so(figures) else None
+
+    return await until_async(read)
 
 
 async def test_the_leader_reports_the_lag_of_a_stopped_follower(brokers):

@@ -2,7 +2,6 @@
 
 import json
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from raftlog.testing import Cluster
 from tests.cli.conftest import Run
 from tests.integration.cluster_load import Ledger, Writer, create_topic
+from tests.waiting import block_until
 
 
 def consume(run: Run, topic: str, at: str) -> dict[tuple[int, int], bytes]:
@@ -58,9 +58,8 @@ def test_a_run_that_was_stopped_for_long_loses_its_claim(
     run("backup", str(store), *at)
     run("produce", topic, *at, stdin=b"".join(b"%d\n" % number for number in range(100_000)))
     process = spawn("backup", str(store), *at, "--file-mib", "1", "--parallel", "1")
-    while not list(store.glob("runs/*")):
-        assert process.poll() is None, process.stderr.read()
-        time.sleep(0.001)
+    block_until(lambda: process.poll() is not None or list(store.glob("runs/*")))
+    assert process.poll() is None, process.stderr.read()
     process.send_signal(signal.SIGSTOP)
     after = json.loads(run("backup", str(store), *at, "--json").stdout)
     process.send_signal(signal.SIGCONT)

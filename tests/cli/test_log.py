@@ -1,7 +1,6 @@
 """Offline tools on files that are valid, damaged, in use, or no log at all."""
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 from raftlog import Log
 from raftlog.records import NewRecord
 from raftlog.testing import BrokerProcess
-from tests.waiting import WITHIN_S
+from tests.waiting import block_until
 
 FILE = f"{0:020d}.log"
 
@@ -117,15 +116,13 @@ def test_a_data_directory_can_be_verified_only_while_the_broker_is_stopped(
     run("produce", "t", *at, stdin=b"a\nb\nc\n")
 
     def verify() -> dict[str, Any]:
+        """Return the logs by path, once the files have all records: those answered are in the journal before."""
         logs = json.loads(run("log", "verify", str(tmp_path / "data"), "--json").stdout)["logs"]
-        return {log["path"]: log for log in logs}
+        found = {log["path"]: log for log in logs}
+        has_all = sum(found[str(tmp_path / "data" / "t" / number)]["records"] for number in "01") == 3
+        return found if has_all else {}
 
-    deadline_s = time.monotonic() + WITHIN_S
-    while True:  # what is answered is in the journal, and a moment later in the files
-        found = verify()
-        if sum(found[str(tmp_path / "data" / "t" / number)]["records"] for number in "01") == 3:
-            break
-        assert time.monotonic() < deadline_s, found
+    found = block_until(verify)
     assert str(tmp_path / "data" / ".raftlog" / "controller") in found
     assert len(found) == 3
     dumped = run("log", "dump", str(tmp_path / "data" / "t" / "0" / FILE), "--json").stdout.splitlines()

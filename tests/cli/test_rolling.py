@@ -31,6 +31,7 @@ from raftlog.errors import InvalidArgument, Unavailable
 from tests.cli.writing import SteadyWriters
 from tests.integration.cluster_load import create_topic
 from tests.layouts import DOCS
+from tests.waiting import until
 
 UNITS = [RestartUnit(node, (node,)) for node in (1, 2, 3)]
 
@@ -499,14 +500,15 @@ async def test_waits_are_printed_without_a_terminal(
 ) -> None:
     monkeypatch.setattr(rolling, "WARN_AFTER_S", 0.05)
     voice = rolling._StepPrinter(False)
-    said = ""
+
+    def repeat() -> str:
+        """Repeat two texts of one wait; return what was printed."""
+        voice.wait_for("waiting until node 2 is back")
+        voice.wait_for("waiting until node 2 is back: node 2 does not answer yet")
+        return capsys.readouterr().err
+
     with voice:
         voice.wait_for("waiting until the brokers answer")
         voice.wait_for("")
-        async with asyncio.timeout(10):
-            while not said:
-                voice.wait_for("waiting until node 2 is back")
-                voice.wait_for("waiting until node 2 is back: node 2 does not answer yet")
-                await asyncio.sleep(0.01)
-                said = capsys.readouterr().err
+        said = await until(repeat)
     assert said == "waiting until node 2 is back: node 2 does not answer yet\n"

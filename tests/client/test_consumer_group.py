@@ -9,6 +9,7 @@ import pytest
 from raftlog.client import BrokerClient, Consumer, ConsumerRecord, Membership, Producer, RebalanceListener
 from raftlog.errors import FencedInstance, LogClosed, UnknownMember
 from raftlog.types import TopicPartition
+from tests.waiting import until, until_async
 
 BOTH = {TopicPartition("orders", 0), TopicPartition("orders", 1)}
 
@@ -62,6 +63,16 @@ async def poll_until(consumers: Sequence[Consumer], holds: Callable[[], bool]) -
 
 async def fetch_committed(client: BrokerClient, group: str = "g") -> dict[int, int]:
     return {place.partition: found.offset for place, found in (await client.groups.committed(group)).items()}
+
+
+async def wait_for_committed(client: BrokerClient, count: int) -> int:
+    """Wait until the committed offsets have at least this sum; return it."""
+
+    async def read() -> int:
+        found = sum((await fetch_committed(client)).values())
+        return found if found >= count else 0
+
+    return await until_async(read)
 
 
 async def test_a_group_continues_where_it_stopped(live: str, client: BrokerClient) -> None:
@@ -127,9 +138,7 @@ async def test_iteration_leaves_out_no_record_of_a_rebalance(live: str, client: 
                     [other], lambda one=one, other=other: len(one.assignment) == len(other.assignment) == 1
                 )
                 await produce(live, range(first, first + 20))
-            async with asyncio.timeout(30):
-                while len(seen) < first + 20:
-                    await asyncio.sleep(0.01)
+            await until(lambda count=first + 20: len(seen) >= count)
         iteration.cancel()
         await asyncio.gather(iteration, return_exceptions=True)
     assert sorted(seen) == list(range(60))
@@ -142,10 +151,7 @@ async def test_processed_records_are_committed_by_count(live: str, client: Broke
         await poll_records(consumer, 99)
         await consumer.poll(1)
         await poll_records(consumer, 20)
-        async with asyncio.timeout(30):
-            while sum((await fetch_committed(client)).values()) < 100:
-                await asyncio.sleep(0.01)
-        assert sum((await fetch_committed(client)).values()) == 100
+        assert await wait_for_committed(client, 100) == 100
 
 
 async def test_processed_records_are_committed_periodically_and_unprocessed_ones_are_not(
@@ -158,10 +164,7 @@ async def test_processed_records_are_committed_periodically_and_unprocessed_ones
             seen += 1
             if seen == 11:
                 break
-        async with asyncio.timeout(30):
-            while (count := sum((await fetch_committed(client)).values())) < 10:
-                await asyncio.sleep(0.01)
-        assert count == 10
+        assert await wait_for_committed(client, 10) == 10
 
 
 async def test_a_failed_consumer_commits_only_completely_processed_records(live: str, client: BrokerClient) -> None:
@@ -224,9 +227,11 @@ async def test_a_member_that_does_not_poll_loses_its_partitions_and_rejoins(live
     async with Consumer([live], group="g", **settings) as consumer:
         consumer.subscribe(["orders"], listener=listener)
         await poll_until([consumer], lambda: consumer.assignment == BOTH)
-        async with asyncio.timeout(30):
-            while (await client.groups.describe("g")).state != "EMPTY":
-                await asyncio.sleep(0.05)
+
+        async def is_empty() -> bool:
+            return (await client.groups.describe("g")).state == "EMPTY"
+
+        await until_async(is_empty)
         await poll_until([consumer], lambda: len(listener.told) >= 3)
     assert listener.told[:3] == [("assigned", BOTH), ("lost", BOTH), ("assigned", BOTH)]
 
@@ -260,7 +265,11 @@ async def test_a_topic_created_later_is_read(live: str, client: BrokerClient) ->
     async with Consumer([live], "orders", "later", group="g", metadata_refresh_s=0.05) as consumer:
         await poll_until([consumer], lambda: consumer.assignment == BOTH)
         await client.create_topic("later")
-        await poll_until([consumer], lambda: len(consumer.assignment) == 3)
+        await poll_until([consumer], lambda: consumer.assignment == BOTH | {TopicPartition("later", 0)})
+        async with Producer([live], idempotent=False) as producer:
+            await producer.send("later", b"x")
+        [record] = await poll_records(consumer, 1)
+        assert (record.topic, record.value) == ("later", b"x")
 
 
 async def test_a_commit_of_a_removed_member_is_refused_and_it_rejoins(live: str, client: BrokerClient) -> None:

@@ -8,16 +8,20 @@ import pytest
 from raftlog.client import BrokerClient, Consumer, Producer
 from raftlog.client.outage import WARN_AFTER_S, Outage
 from raftlog.errors import InvalidArgument, Unavailable
+from tests.waiting import until
 
 
 async def wait_for_warning(caplog: pytest.LogCaptureFixture) -> str:
     """Wait for the first warning of the client; return its message."""
-    async with asyncio.timeout(10):
-        while True:
-            for record in caplog.records:
-                if record.levelno == logging.WARNING and record.name == "raftlog.client":
-                    return record.getMessage()
-            await asyncio.sleep(0.05)
+
+    def list_warnings() -> list[str]:
+        return [
+            record.getMessage()
+            for record in caplog.records
+            if record.levelno == logging.WARNING and record.name == "raftlog.client"
+        ]
+
+    return (await until(list_warnings))[0]
 
 
 @pytest.mark.parametrize("group", [None, "billing"])

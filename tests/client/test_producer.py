@@ -26,6 +26,7 @@ from raftlog.records.partitioner import murmur2
 from tests.client.conftest import Scripted
 from tests.client.fake_broker import FakeBroker, Partition
 from tests.client.fake_broker import serve_broker as serving_broker
+from tests.waiting import until, until_async
 
 Serving = Callable[..., Any]
 
@@ -117,8 +118,7 @@ async def test_a_partial_batch_waits_for_the_one_before_but_at_most_linger(servi
     broker.fault = hold_first_batch
     async with serving(broker, linger_ms=10) as producer:
         await producer.send("orders", b"0")
-        while not broker.produces:
-            await asyncio.sleep(0.001)
+        await until(lambda: broker.produces)
         assert (await (await producer.send("orders", b"1"))).offset == 1
 
 
@@ -317,9 +317,11 @@ async def test_send_waits_while_the_buffer_is_full(serving: Serving) -> None:
     broker.fault = hold_until_released
     async with serving(broker, buffer_records=20) as producer:
         deliveries = await send_values(producer, "orders", range(20))
+        await until(lambda: broker.produces)
         waiting = asyncio.create_task(producer.send("orders", b"one more"))
-        done, _ = await asyncio.wait([waiting], timeout=0.05)
-        assert not done
+        for _ in range(20):  # a record with room is accepted in the first turn of the loop
+            await asyncio.sleep(0)
+        assert not waiting.done()
         released.set()
         assert (await (await waiting)).offset == 20
         assert all(each.outcome == "done" for each in deliveries)
@@ -386,14 +388,15 @@ async def test_new_partitions_are_used_after_a_metadata_refresh(serving: Serving
     async with serving(broker, metadata_refresh_s=0.01) as producer:
         await (await producer.send("orders", b"0"))
         broker.topics["orders"].append(Partition(1))
-        async with asyncio.timeout(10):
-            while True:
-                try:
-                    await (await producer.send("orders", b"1", partition=1))
-                except UnknownPartition:
-                    await asyncio.sleep(0.01)
-                else:
-                    break
+
+        async def is_sent() -> bool:
+            try:
+                await (await producer.send("orders", b"1", partition=1))
+            except UnknownPartition:
+                return False
+            return True
+
+        await until_async(is_sent)
     assert [partition.end for partition in broker.topics["orders"]] == [1, 1]
 
 

@@ -19,6 +19,7 @@ from raftlog.client import (
 )
 from raftlog.client.producers.transaction_identities import EPOCH_MAX
 from raftlog.errors import InvalidArgument, OutcomeUnknown, ProducerFenced, RecordTooLarge, Unavailable
+from tests.waiting import until_async
 
 IN, OUT = "in", "out"
 Client = transactions.TransactionClient
@@ -71,9 +72,11 @@ async def poll_all(consumer: Consumer[bytes, bytes], count: int) -> list[Any]:
 
 async def committed_offsets(client: BrokerClient, total: int) -> None:
     """Wait until the committed offsets of the group have this sum."""
-    async with asyncio.timeout(20):
-        while sum(each.offset for each in (await client.groups.committed("g")).values()) != total:
-            await asyncio.sleep(0.02)
+
+    async def is_committed() -> bool:
+        return sum(each.offset for each in (await client.groups.committed("g")).values()) == total
+
+    await until_async(is_committed)
 
 
 async def test_read_process_write(live: str, client: BrokerClient, producer: Any) -> None:

@@ -131,7 +131,7 @@ class World:
             stamp(batch, Offset(0), Term(1))
             batches.append(memoryview(batch))
         elif min_bytes:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()  # for ever
         return Fetched(batches, Offset(10), Offset(0), 1)
 
     async def offsets(self, topic, partition, *, linearizable=False, deadline):

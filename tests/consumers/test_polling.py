@@ -13,6 +13,7 @@ from raftlog.partitions.results import Fetched
 from raftlog.records import Compression, ControlKind, NewRecord, build_batch, build_control_batch, read_records, stamp
 from raftlog.runtime.batch_opener import BatchOpener
 from raftlog.types import Offset, OffsetRange, Term, TopicPartition
+from tests.waiting import until
 
 P = [TopicPartition("t", number) for number in range(200)]
 
@@ -38,7 +39,7 @@ class FakeReader:
         if isinstance(log, Exception):
             raise log
         if log == "nobody leads":
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()  # for ever
         if min_bytes and not log:
             self.waiting += 1
             try:
@@ -88,8 +89,7 @@ async def test_all_partitions_are_fetched_and_present_records_are_returned_at_on
 async def test_a_poll_without_records_waits_for_the_first_one():
     reader = FakeReader()
     polling = asyncio.ensure_future(poll(reader, 3, ms=60_000))
-    while reader.waiting < 3:
-        await asyncio.sleep(0)
+    await until(lambda: reader.waiting >= 3)
     reader.logs[1] = [make_batch(0, b"late")]
     reader.came.set()
     assert values_by_partition(await polling) == {1: [b"late"]}
@@ -98,8 +98,7 @@ async def test_a_poll_without_records_waits_for_the_first_one():
 async def test_a_poll_waits_for_the_minimum_of_bytes():
     reader = FakeReader(p0=[make_batch(0, b"abc")])
     polling = asyncio.ensure_future(poll(reader, 3, ms=60_000, min_bytes=5))
-    while reader.waiting < 2:
-        await asyncio.sleep(0)
+    await until(lambda: reader.waiting >= 2)
     reader.logs[2] = [make_batch(0, b"de")]
     reader.came.set()
     assert values_by_partition(await polling) == {0: [b"abc"], 2: [b"de"]}
@@ -108,8 +107,7 @@ async def test_a_poll_waits_for_the_minimum_of_bytes():
 async def test_an_interrupted_poll_returns_the_present_records():
     reader, interrupted = FakeReader(p0=[make_batch(0, b"abc")]), asyncio.Event()
     polling = asyncio.ensure_future(poll(reader, 3, ms=60_000, min_bytes=500, interrupted=interrupted))
-    while reader.waiting < 2:
-        await asyncio.sleep(0)
+    await until(lambda: reader.waiting >= 2)
     interrupted.set()
     assert values_by_partition(await polling) == {0: [b"abc"]}
     assert reader.waiting == 0
@@ -123,8 +121,7 @@ async def test_a_poll_ends_at_its_deadline():
 async def test_partitions_beyond_the_limit_of_waiting_fetches_take_turns():
     reader = FakeReader()
     polling = asyncio.ensure_future(poll(reader, 100, ms=60_000))
-    while not any(number == 99 for number, _ in reader.asked[100:]):
-        await asyncio.sleep(0.01)
+    await until(lambda: any(number == 99 for number, _ in reader.asked[100:]))
     reader.logs[99] = [make_batch(0, b"last")]
     reader.came.set()
     assert values_by_partition(await polling) == {99: [b"last"]}
@@ -146,11 +143,9 @@ async def test_an_unreadable_partition_delays_no_other():
 async def test_a_poll_waits_for_a_partition_without_a_leader():
     reader = FakeReader(p0=NoLeader("not yet"), p1=[])
     polling = asyncio.ensure_future(poll(reader, 2, ms=60_000))
-    while not reader.waiting:
-        await asyncio.sleep(0)
+    await until(lambda: reader.waiting)
     reader.logs[0] = []
-    while reader.waiting < 2:
-        await asyncio.sleep(0.01)
+    await until(lambda: reader.waiting == 2)
     reader.logs[0] = [make_batch(0, b"x")]
     reader.came.set()
     polled = await polling

@@ -9,6 +9,7 @@ import pytest
 from raftlog.errors import IdentityRefused
 from raftlog.partitions.controller import foreign_seeds
 from tests.controller.brokers import brokers, soon
+from tests.waiting import until
 
 ALONE: tuple[int, ...] = ()
 
@@ -44,8 +45,7 @@ async def test_without_topics_the_broker_is_not_ready_and_repeats_the_reason(
         ids = [cluster.running[number].metadata.cluster_id for number in (1, 2)]
         await cluster.stop(2)
         second = await cluster.begin(2, seeds=(1, 2))
-        while len(list_events(caplog, "seed_of_another_cluster")) < 2:
-            await asyncio.sleep(0.01)
+        await until(lambda: len(list_events(caplog, "seed_of_another_cluster")) >= 2)
         assert not second.metadata.is_ready
         assert second.started is not None
         assert not second.started.done()
@@ -90,8 +90,7 @@ async def test_a_new_broker_joins_neither_of_two_clusters(tmp_path: Path, caplog
     async with brokers(tmp_path, [1, 2, 3], seeds=ALONE) as cluster:
         await cluster.start(1, 2)
         third = await cluster.begin(3, seeds=(1, 2, 3))
-        while "the seeds belong to different clusters" not in caplog.text:
-            await asyncio.sleep(0.01)
+        await until(lambda: "the seeds belong to different clusters" in caplog.text)
         assert third.metadata.cluster_id is None
         await cluster.stop(3)
         await cluster.start(3, seeds=(2, 3))

@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from raftlog.cluster_secret import create_secret
 from raftlog.testing import BrokerProcess
 from raftlog.testing.http import ask
 from raftlog.testing.ports import reserve_port
+from tests.waiting import block_until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 KUBERNETES = ("1.28", "1.37")
@@ -144,12 +144,12 @@ def test_the_settings_form_a_cluster(settings: list[Settings], tmp_path: Path) -
             with log:
                 command = [sys.executable, "-m", "raftlog.cli", "serve"]
                 processes.append((given["RAFTLOG_HTTP"], subprocess.Popen(command, env=others | given, stderr=log)))
-        until = time.monotonic() + SECONDS_MAX
         for address, process in processes:
-            while not is_ready(address):
-                assert process.poll() is None, [path.read_text()[-2000:] for path in tmp_path.glob("*.log")]
-                assert time.monotonic() < until, "not ready"
-                time.sleep(0.1)
+            block_until(
+                lambda address=address, process=process: process.poll() is not None or is_ready(address),
+                within_s=SECONDS_MAX,
+            )
+            assert process.poll() is None, [path.read_text()[-2000:] for path in tmp_path.glob("*.log")]
         _, health = ask(processes[0][0], "/v1/cluster/health_overview", timeout_s=10)
         assert len(health["all_nodes"]) == 3
         for _, process in processes:

@@ -3,15 +3,13 @@
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import NamedTuple
 
 from raftlog.records import BatchHeader, split_batches
 from raftlog.testing import Cluster, ClusterNode
-from raftlog.testing.cluster import POLL_SECONDS
+from tests.waiting import block_until
 
-WORDS_S = 20.0
 BLOCK = 4096
 
 
@@ -60,13 +58,12 @@ def flip(file: Path, position: int, count: int = 1) -> None:
 
 def wait_for_words(node: ClusterNode, *words: str, since: int = 0) -> str:
     """Wait until the broker has logged a line with all of these words; return its log from `since` on."""
-    until = time.monotonic() + WORDS_S
-    while True:
-        said = node.log_text()[since:]
-        if any(all(word in line for word in words) for line in said.splitlines()):
-            return said
-        assert time.monotonic() < until, f"{node} does not say {words}: {said[-4000:]}"
-        time.sleep(POLL_SECONDS)
+
+    def find() -> str:
+        logged = node.log_text()[since:]
+        return logged if any(all(word in line for word in words) for line in logged.splitlines()) else ""
+
+    return block_until(find, lambda: f"{words} in the log of {node}: {node.log_text()[since:][-4000:]}")
 
 
 def stop_and_compare(cluster: Cluster) -> None:

@@ -10,13 +10,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.waiting import block_until
+
 _POLL_S = 0.005
+"""Pause of a held sync between two looks at the control file."""
 _MOUNTED_S_MAX = 20.0
 
 
@@ -47,12 +50,11 @@ def fuse_disk(directory: Path) -> Iterator[FuseDisk]:
     disk.set_syncs("ok")
     command = [sys.executable, "-m", "tests.integration.fuse_disk", *map(str, (source, mount, order))]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
-        until = time.monotonic() + _MOUNTED_S_MAX
-        while not os.path.ismount(mount):
-            if server.poll() is not None or time.monotonic() > until:
-                server.kill()
-                pytest.skip(f"FUSE does not work here: {server.communicate()[1].strip()}")
-            time.sleep(_POLL_S)
+        with suppress(AssertionError):
+            block_until(lambda: server.poll() is not None or os.path.ismount(mount), within_s=_MOUNTED_S_MAX)
+        if not os.path.ismount(mount):
+            server.kill()
+            pytest.skip(f"FUSE does not work here: {server.communicate()[1].strip()}")
         try:
             yield disk
         finally:

@@ -6,7 +6,6 @@ Transfers are throttled, so that they last long enough to be disturbed. In the e
 import contextlib
 import http.client
 import os
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from raftlog.records import build_batch
 from raftlog.testing import Cluster
 from raftlog.testing.http import ask
 from tests.integration.cluster_load import BATCHES, SILENCE_S, create_topic
+from tests.waiting import block_until
 
 MIB = 1 << 20
 PER_S = 8 * MIB
@@ -48,11 +48,7 @@ def shared_cluster() -> Iterator[Cluster]:
 
 
 def wait_until(condition: Callable[[], Any], what: str) -> Any:
-    until = time.monotonic() + WAIT_S
-    while not (found := condition()):
-        assert time.monotonic() < until, f"{what} after {WAIT_S:g} s"
-        time.sleep(0.01)
-    return found
+    return block_until(condition, lambda: what, within_s=WAIT_S)
 
 
 def fill(address: str, topic: str, size_bytes: int = LACKS) -> None:

@@ -7,8 +7,15 @@ from raftlog.client import BrokerClient, Consumer, ConsumerRecord, Delivered, De
 from raftlog.testing import Cluster
 from raftlog.types import TopicPartition
 from tests.integration.cluster_load import create_topic
+from tests.waiting import until
 
 ANSWER_S = 60.0
+
+
+PACE_S = 0.0005
+"""Pause of the producer between two records."""
+WATCH_S = 0.02
+"""Pause between two looks at the committed offsets."""
 
 
 class Feed:
@@ -26,7 +33,7 @@ class Feed:
             number, self.sent = self.sent, self.sent + 1
             delivery = await self._producer.send(self._topic, b"%d" % number, b"%d" % (number % 7))
             answers.add(asyncio.ensure_future(self._note(number, delivery)))
-            await asyncio.sleep(0.0005)
+            await asyncio.sleep(PACE_S)
         await asyncio.gather(*answers)
 
     async def _note(self, number: int, delivery: Delivery) -> None:
@@ -35,9 +42,7 @@ class Feed:
     async def wait_for_acknowledged(self, count: int) -> None:
         """Wait until `count` more records are acknowledged."""
         target = len(self.delivered) + count
-        async with asyncio.timeout(ANSWER_S):
-            while len(self.delivered) < target:
-                await asyncio.sleep(0.01)
+        await until(lambda: len(self.delivered) >= target, within_s=ANSWER_S)
 
     def stop(self) -> None:
         self._is_over = True
@@ -99,7 +104,7 @@ async def test_a_group_reads_everything_when_its_coordinator_and_a_member_crash(
         while not has_ended:
             for place, found in (await client.groups.committed(topic, timeout_ms=60_000)).items():
                 positions[place].append(found.offset)
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(WATCH_S)
 
     async with BrokerClient(cluster.addresses) as client, Producer(cluster.addresses) as producer:
         feed = Feed(producer, topic)
@@ -116,9 +121,7 @@ async def test_a_group_reads_everything_when_its_coordinator_and_a_member_crash(
         await feed.wait_for_acknowledged(100)
         feed.stop()
         await sending
-        async with asyncio.timeout(ANSWER_S):
-            while len(set(seen)) < feed.sent:
-                await asyncio.sleep(0.02)
+        await until(lambda: len(set(seen)) == feed.sent, within_s=ANSWER_S)
         has_ended = True
         await asyncio.gather(*members, watching)
         committed = await client.groups.committed(topic)

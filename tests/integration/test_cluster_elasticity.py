@@ -4,30 +4,21 @@ What the balancer decides in each case is in tests/placement/balancing; here it 
 that go through it.
 """
 
-import time
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any
 
 import pytest
 
 from raftlog.testing import Cluster
-from raftlog.testing.cluster import POLL_SECONDS
 from raftlog.testing.http import ask
 from tests.integration.cluster_load import Ledger, Load, check_stored, create_topic
+from tests.waiting import block_until
 
 ENOUGH = 30
 PARTITIONS = 8
-WITHIN_S = 60.0
 PAUSE_S = 0.05
 """Pause of each writer between two writes: few writes suffice to notice a disturbance."""
-
-
-def wait_until(condition: Callable[[], object], what: Callable[[], object]) -> None:
-    ends_at = time.monotonic() + WITHIN_S
-    while not condition():
-        assert time.monotonic() < ends_at, f"not after {WITHIN_S:g} s: {what()}"
-        time.sleep(5 * POLL_SECONDS)
 
 
 def send_request(cluster: Cluster, asked: int, method: str, path: str, body: Any = None) -> None:
@@ -48,7 +39,7 @@ def wait_spread(cluster: Cluster, asked: int, topic: str, nodes: Collection[int]
     def is_even(counts: Counter[int]) -> bool:
         return set(counts) == set(nodes) and max(counts.values()) - min(counts.values()) <= 1
 
-    wait_until(
+    block_until(
         lambda: all(map(is_even, count_placement(cluster, asked, topic))),
         lambda: (
             count_placement(cluster, asked, topic),
@@ -58,7 +49,7 @@ def wait_spread(cluster: Cluster, asked: int, topic: str, nodes: Collection[int]
 
 
 def wait_removed(cluster: Cluster, asked: int, node: int) -> None:
-    wait_until(
+    block_until(
         lambda: node not in [row["node_id"] for row in cluster.nodes[asked].get("/v1/brokers", 15)],
         lambda: cluster.nodes[asked].get(f"/v1/brokers/{node}/decommission", 15),
     )
@@ -110,7 +101,7 @@ def test_a_broker_returns_after_its_replicas_moved(raftlog_cluster: Cluster) -> 
         ledger.wait_for_more(ENOUGH)
     assert had
     share = 3 * PARTITIONS // 4
-    wait_until(lambda: len(list((cluster.nodes[3].data_dir / "t").iterdir())) == share, lambda: had)
+    block_until(lambda: len(list((cluster.nodes[3].data_dir / "t").iterdir())) == share, lambda: had)
     check_settled(cluster, ledger)
 
 

@@ -1,12 +1,11 @@
 """Health of real brokers under writes: transfers of all leaderships are healthy, a lost majority is not."""
 
 import threading
-import time
 
 from raftlog.testing import Cluster
-from raftlog.testing.cluster import POLL_SECONDS
 from raftlog.testing.http import ask
 from tests.integration.cluster_load import Load, create_topic
+from tests.waiting import block_until
 
 PARTITIONS = 8
 ROUNDS = 3
@@ -45,13 +44,11 @@ def set_maintenance(cluster: Cluster, node: int, is_on: bool) -> None:
 
 
 def wait_for_leading(cluster: Cluster, node: int, is_leading: bool) -> None:
-    ends_at = time.monotonic() + WITHIN_S
-    while True:
-        rows = cluster.nodes[1].get("/topics/t", 15)["partitions"]
-        if any(row["leader"] == node for row in rows) is is_leading:
-            return
-        assert time.monotonic() < ends_at, rows
-        time.sleep(POLL_SECONDS)
+
+    def list_leaders() -> list[int]:
+        return [row["leader"] for row in cluster.nodes[1].get("/topics/t", 15)["partitions"]]
+
+    block_until(lambda: (node in list_leaders()) is is_leading, list_leaders)
 
 
 def test_transferring_all_leaders_under_writes_is_healthy_and_a_lost_majority_is_not(raftlog_cluster: Cluster) -> None:

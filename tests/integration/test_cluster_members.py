@@ -1,6 +1,5 @@
 """Brokers with wrong ids, addresses or seeds: each exits with a helpful error, and a running cluster is unaffected."""
 
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -10,10 +9,10 @@ import pytest
 
 from raftlog.cluster_secret import ensure_secret
 from raftlog.testing import BrokerNotReady, BrokerProcess, Cluster
-from raftlog.testing.cluster import POLL_SECONDS
 from raftlog.testing.http import ask
 from raftlog.testing.ports import reserve_gossip_port
 from tests.integration.cluster_load import Load, check_stored, create_topic
+from tests.waiting import block_until
 
 ENOUGH = 30
 
@@ -114,10 +113,9 @@ def test_a_broker_with_another_secret_waits(under_load: Cluster, stranger: Calla
     other.launch()
     wait_for_words(other, "another cluster secret: give all brokers the same file")
     assert not other.ready
-    until = time.monotonic() + 20
-    while not any("node 9 has another cluster secret" in log for log in under_load.logs().values()):
-        assert time.monotonic() < until, under_load.logs()
-        time.sleep(POLL_SECONDS)
+    block_until(
+        lambda: any("node 9 has another cluster secret" in log for log in under_load.logs().values()), under_load.logs
+    )
 
 
 def test_a_broker_without_the_secret_is_refused(tmp_path: Path, free_address: Callable[[], str]) -> None:
@@ -165,11 +163,8 @@ def test_different_seed_lists_form_no_cluster(
 
 
 def wait_for_words(broker: BrokerProcess, words: str) -> str:
-    until = time.monotonic() + 20
-    while words not in broker.log_text():
-        assert broker.is_running, broker.log_text()
-        assert time.monotonic() < until, broker.log_text()
-        time.sleep(POLL_SECONDS)
+    block_until(lambda: words in broker.log_text() or not broker.is_running, broker.log_text)
+    assert broker.is_running, broker.log_text()
     return broker.log_text()
 
 

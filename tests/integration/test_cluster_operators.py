@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 import urllib.request
 from collections import Counter
 from typing import Any
@@ -13,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from raftlog.testing import Cluster
 from raftlog.testing.http import ask
+from tests.waiting import block_until
 
 PARTITIONS = 6
 
@@ -31,13 +31,13 @@ def leaders_of(rows: list[dict[str, Any]]) -> dict[int, int]:
 
 def wait_for_leaders(address: str, topic: str) -> dict[int, int]:
     """Return the leader of each partition, once all have one."""
-    ends_at = time.monotonic() + 60.0
-    while True:
+
+    def describe() -> dict[int, int]:
         described = json.loads(run_raftlog(address, "topic", "describe", topic, "--json"))["partitions"]
         leaders = {row["partition"]: row["leader"] for row in described}
-        if None not in leaders.values():
-            return leaders
-        assert time.monotonic() < ends_at, leaders
+        return {} if None in leaders.values() else leaders
+
+    return block_until(describe)
 
 
 @pytest.mark.parametrize("names_topic", [True, False])

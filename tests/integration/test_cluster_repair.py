@@ -3,7 +3,6 @@
 import contextlib
 import http.client
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,7 +23,7 @@ from tests.integration.file_damage import (
     stop_and_compare,
     wait_for_words,
 )
-from tests.waiting import WITHIN_S
+from tests.waiting import block_until
 
 ENOUGH = 50
 SCRUB = ("--scrub-interval-days", "0.00001")
@@ -300,9 +299,7 @@ def test_a_damaged_last_batch_after_a_kill_is_restored(
             return list_batches(partition_path(node, topic))[-1].size > size
         return False
 
-    deadline_s = time.monotonic() + WITHIN_S
-    while not has_batch():
-        assert time.monotonic() < deadline_s, "the follower does not get the record"
+    block_until(has_batch)
     node.kill()
     last = list_batches(partition_path(node, topic))[-1]
     assert last.size > size

@@ -5,6 +5,7 @@ import sys
 
 from raftlog.client import BrokerClient, Consumer, Producer, TransactionAborted, TransactionalProducer
 from raftlog.testing import Cluster
+from tests.waiting import until_async
 
 RECORDS = 400
 
@@ -73,8 +74,7 @@ async def test_crash_of_the_coordinator_loses_and_repeats_nothing() -> None:
             await fill(cluster.bootstrap)
             copying = asyncio.ensure_future(copy(cluster.bootstrap))
             async with BrokerClient(cluster.bootstrap) as client:
-                while not (rows := await client.admin.transactions()):
-                    await asyncio.sleep(0.05)
+                rows = await until_async(client.admin.transactions)
             node = rows[0].coordinator_id
             await asyncio.to_thread(cluster.nodes[node].kill)
             await asyncio.to_thread(cluster.nodes[node].start)

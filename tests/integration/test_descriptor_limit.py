@@ -2,7 +2,6 @@
 
 import http.client
 import resource
-import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import orjson
 
 from raftlog.testing import BrokerProcess
+from tests.waiting import block_until
 
 WAIT_S = 30.0
 VALUE = "x" * 4_000
@@ -36,10 +36,11 @@ class Client:
         return self.ask("POST", "/topics/rolled/partitions/0", {"records": [{"value": f"{number} {VALUE}"}]})
 
     def wait_ready(self, status: int) -> Any:
-        until = time.monotonic() + WAIT_S
-        while (answer := self.ask("GET", "/v1/status/ready"))[0] != status:
-            assert time.monotonic() < until, f"readiness stays {answer}"
-        return answer[1]
+        def ask() -> Any:
+            answer = self.ask("GET", "/v1/status/ready")
+            return answer if answer[0] == status else None
+
+        return block_until(ask)[1]
 
 
 def test_a_broker_without_descriptors_refuses_and_recovers(tmp_path: Path) -> None:

@@ -3,16 +3,15 @@
 When there is space again, writes resume without an order."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from raftlog.testing import BrokerNotReady, Cluster
-from raftlog.testing.cluster import POLL_SECONDS
 from raftlog.testing.http import ask
-from raftlog.testing.process import READY_SECONDS_MAX
 from tests.integration.cluster_load import Load, check_stored, create_topic, delete_topic, read_first_values
 from tests.integration.small_disks import MIB, SmallDisk, cluster_on_small_disks
+from tests.waiting import block_until
 
 ENOUGH = 50
 MIN_FREE_BYTES = 16 * MIB
@@ -81,7 +80,7 @@ def test_with_most_disks_full_writes_fail_definitely(place: Place) -> None:
             assert took_s < PROMPT_S
         assert len(read_first_values(cluster.addresses[0], "most", ENOUGH)) == ENOUGH
         set_retention(cluster, "trimmed", MIB)
-        wait_until(lambda: read_log_start(cluster, "trimmed") > 0)
+        block_until(lambda: read_log_start(cluster, "trimmed") > 0)
         delete_topic(cluster.addresses[2], "doomed")
         assert all(node.is_running for node in cluster.nodes.values())
         for disk in disks.values():
@@ -132,10 +131,3 @@ def read_log_start(cluster: Cluster, topic: str) -> int:
     status, answer = ask(cluster.addresses[0], f"/topics/{topic}/partitions/0/offsets")
     assert status == 200, answer
     return int(answer["beginning_offset"])
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    until = time.monotonic() + READY_SECONDS_MAX
-    while not is_so():
-        assert time.monotonic() < until, "it does not come to be"
-        time.sleep(POLL_SECONDS)

@@ -4,7 +4,6 @@ Each leaves one event, no memory and no record, and other clients are served."""
 
 import resource
 import socket
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from raftlog.testing import Cluster
 from tests.integration.cluster_load import create_topic
 from tests.kafka.harness import make_frame, make_request
 from tests.undecodable import make_bombs
+from tests.waiting import block_until
 
 ANSWER_S_MAX = 10.0
 MIB = 1 << 20
@@ -92,13 +92,6 @@ def memory_mib(broker: Cluster) -> float:
     return int(status.partition("VmRSS:")[2].split()[0]) / 1024
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + ANSWER_S_MAX
-    while not condition():
-        assert time.monotonic() < until, "nothing happened"
-        time.sleep(0.02)
-
-
 REFUSED = {
     "negative length": b"\xff\xff\xff\xff",
     "lowest length": b"\x80\0\0\0",
@@ -130,7 +123,7 @@ def test_refused_input_closes_its_connection_with_one_event(
     before, other, bad = count_events(broker), connect(), connect()
     bad.sendall(REFUSED[name])
     assert receive_answer(bad) == b""
-    wait_for(lambda: count_events(broker) == before + 1)
+    block_until(lambda: count_events(broker) == before + 1, within_s=ANSWER_S_MAX)
     assert is_served(other)
     assert is_served(connect())
     assert count_events(broker) == before + 1

@@ -6,7 +6,6 @@ import http.client
 import json
 import re
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,8 +21,8 @@ from raftlog.testing import BrokerProcess
 from tests.base_ports import reserve_base_port
 from tests.cli.conftest import COMMAND, build_environment
 from tests.system_packages import prometheus_program
+from tests.waiting import block_until
 
-WITHIN_S = 60.0
 WITHOUT_DATA = {
     "Certificates expire in": "no listener has TLS",
     "Event loop held": "no step may have held the loop",
@@ -65,16 +64,15 @@ class Prometheus(NamedTuple):
 
 def wait_for(condition: Any, process: "subprocess.Popen[bytes]", log: Path) -> None:
     """Wait until the condition holds, and Prometheus runs."""
-    ends = time.monotonic() + WITHIN_S
-    while True:
-        assert process.poll() is None, log.read_text()
+
+    def has_ended_or_is_so() -> bool:
         try:
-            if condition():
-                return
+            return process.poll() is not None or bool(condition())
         except OSError:
-            pass  # it does not listen yet
-        assert time.monotonic() < ends, log.read_text()
-        time.sleep(0.2)
+            return False  # it does not listen yet
+
+    block_until(has_ended_or_is_so, log.read_text)
+    assert process.poll() is None, log.read_text()
 
 
 def generate(*args: str) -> str:

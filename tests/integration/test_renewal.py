@@ -3,7 +3,6 @@
 import os
 import ssl
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from shutil import copy
@@ -16,6 +15,7 @@ from raftlog.client.addresses import host_of
 from raftlog.client.sync import BrokerClient, Producer
 from raftlog.security.authority import PrivateAuthority
 from raftlog.testing import Cluster
+from tests.waiting import block_until
 
 TOPIC = "orders"
 
@@ -73,11 +73,11 @@ class Load:
     def wait_for_more(self, count: int) -> None:
         """Wait until each kind of client has done so much more."""
         wanted = {name: done + count for name, done in self.counts.items()}
-        until = time.monotonic() + 60
-        while any(self.counts[name] < least for name, least in wanted.items()):
-            assert not self.failures, self.failures
-            assert time.monotonic() < until, self.counts
-            time.sleep(0.02)
+        block_until(
+            lambda: self.failures or all(self.counts[name] >= least for name, least in wanted.items()),
+            lambda: self.counts,
+        )
+        assert not self.failures, self.failures
 
     def _run(self, work: Callable[[], None]) -> None:
         try:
@@ -126,13 +126,13 @@ def test_certificates_of_all_brokers_are_renewed_without_a_failed_request(cluste
     with Load(cluster) as load:
         load.wait_for_more(40)
         serials = renew(cluster, tmp_path / "renewed")
-        until = time.monotonic() + 20
         for number, node in cluster.nodes.items():
             assert node.rpc is not None
             for address in (node.http, node.kafka, node.rpc):
-                while serial_at(address) != serials[number]:
-                    assert time.monotonic() < until, f"node {number} at {address} has its old certificate"
-                    time.sleep(0.1)
+                block_until(
+                    lambda address=address, serial=serials[number]: serial_at(address) == serial,
+                    lambda number=number, address=address: f"a new certificate of node {number} at {address}",
+                )
         load.wait_for_more(40)
     assert load.failures == []
     cluster.nodes[2].restart()

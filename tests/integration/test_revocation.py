@@ -6,6 +6,7 @@ import threading
 import time
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from itertools import count
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from raftlog.client.sync import BrokerClient
 from raftlog.security.client_tls import ClientTlsFiles, client_context
 from raftlog.testing import Cluster
 from raftlog.testing.http import ask
+from tests.waiting import until_async
 
 READ_TOPIC: Final = "read"
 """Topic without records, on which readers wait."""
@@ -28,6 +30,8 @@ DELETED_S: Final = 5.0
 WAITING_S: Final = 40
 WAITING_READS: Final = 10
 """A long poll, a tail and a consumer poll at each of three brokers, and a fetch of librdkafka."""
+LINE_PAUSE_S: Final = 0.05
+"""Pause of a streamed body between two lines."""
 FETCHES_WAITING: Final = "raftlog_fetches_waiting "
 LIBRDKAFKA: Final = "fetch of librdkafka"
 NDJSON: Final = {"Content-Type": "application/x-ndjson", "Accept": "application/x-ndjson"}
@@ -134,24 +138,28 @@ class Waiting:
 
     async def _wait_for_permission(self, http: str) -> None:
         """Wait until a broker knows the user and the entries."""
-        async with asyncio.timeout(20):
-            for topic in (READ_TOPIC, WRITTEN_TOPIC):
-                while True:
-                    async with self._session.get(f"{http}/topics/{topic}/partitions/0/offsets") as answer:
-                        if answer.status == 200:
-                            break
-                    await asyncio.sleep(0.05)
+
+        async def is_allowed(topic: str) -> bool:
+            async with self._session.get(f"{http}/topics/{topic}/partitions/0/offsets") as answer:
+                return answer.status == 200
+
+        for topic in (READ_TOPIC, WRITTEN_TOPIC):
+            await until_async(partial(is_allowed, topic))
 
     async def _wait_until_all_wait(self) -> None:
         """Wait until the reads wait at leaders, and each stream has written a line."""
         http = self._cluster.nodes[3].http
         ends = [await self._end_offset(http, partition) for partition in range(3)]
-        async with asyncio.timeout(20):
-            while await self._count_waiting() < WAITING_READS:
-                await asyncio.sleep(0.05)
-            for partition, end in enumerate(ends):
-                while await self._end_offset(http, partition) == end:
-                    await asyncio.sleep(0.05)
+
+        async def all_wait() -> bool:
+            return await self._count_waiting() >= WAITING_READS
+
+        async def has_grown(partition: int, end: int) -> bool:
+            return await self._end_offset(http, partition) > end
+
+        await until_async(all_wait)
+        for partition, end in enumerate(ends):
+            await until_async(partial(has_grown, partition, end))
 
     async def _count_waiting(self) -> int:
         """Return the number of fetches that wait for records at all brokers."""
@@ -181,7 +189,7 @@ class Waiting:
         async def lines() -> AsyncIterator[bytes]:
             while True:
                 yield b'{"value": "x"}\n'
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(LINE_PAUSE_S)
 
         path = f"{http}/topics/{WRITTEN_TOPIC}/partitions/{number - 1}"
         async with self._session.post(path, data=lines(), headers=NDJSON) as answer:

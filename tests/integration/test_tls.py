@@ -26,6 +26,7 @@ from raftlog.testing.errors import BrokerFailed
 from raftlog.testing.http import ask
 from raftlog.testing.process import PROGRAM
 from tests.security.certificates import create
+from tests.waiting import block_until
 
 
 class SecureBroker(NamedTuple):
@@ -54,14 +55,12 @@ class SecureBroker(NamedTuple):
 
     def wait_for(self, name: str) -> dict[str, Any]:
         """Wait for an event in the broker's log; return its fields."""
-        until = time.monotonic() + 10
-        while time.monotonic() < until:
-            for line in (self.directory / "log").read_text().splitlines():
-                fields: dict[str, Any] = json.loads(line)
-                if fields["event"] == name:
-                    return fields
-            time.sleep(0.02)
-        raise AssertionError(f"no event {name}")
+
+        def find() -> list[dict[str, Any]]:
+            lines = map(json.loads, (self.directory / "log").read_text().splitlines())
+            return [fields for fields in lines if fields["event"] == name]
+
+        return block_until(find, lambda: name)[0]
 
 
 @pytest.fixture
@@ -193,10 +192,7 @@ def test_certificates_are_renewed_under_load_without_a_failed_request(broker: Se
     def wait_for_requests(count: int) -> None:
         """Wait until clients of both kinds have got `count` further answers, or one has failed."""
         wanted = {kind: answered + count for kind, answered in counts.items()}
-        until = time.monotonic() + 30
-        while not failures and any(counts[kind] < wanted[kind] for kind in counts):
-            assert time.monotonic() < until, counts
-            time.sleep(0.01)
+        block_until(lambda: failures or all(counts[kind] >= wanted[kind] for kind in counts), lambda: counts)
 
     threads = [threading.Thread(target=ask, args=(kind,)) for kind in ("kept", "new", "new")]
     for thread in threads:

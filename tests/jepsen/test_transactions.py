@@ -20,6 +20,7 @@ from raftlog.types import TopicPartition
 from tests.jepsen.transactional_model import Bug, ModelLibrary, TransactionalModel
 
 ROUND_S = 0.2
+FEED_PAUSE_S = 0.001
 ROUNDS_MAX = 300
 ENTRIES = 5_000
 """Records and markers of a run; how many a round has depends on the machine."""
@@ -62,7 +63,7 @@ class TransactionsRun:
                 invocation = self.history.invoke(1, "send", Send(place, (value,)))
                 offset = self.model.append(place, make_payload(value, 10))
                 self.history.ok(invocation, Send(place, (value,), (offset,)))
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(FEED_PAUSE_S)
 
     def roles(self) -> list[Any]:
         access: Any = self.model

@@ -3,7 +3,6 @@
 import asyncio
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
@@ -31,6 +30,7 @@ from raftlog.client import BrokerClient
 from raftlog.records import build_batch
 from raftlog.types import Offset, TopicPartition
 from tests.jepsen.fake_log import FakeLog
+from tests.waiting import block_until
 
 SECONDS = 3.0
 PLACE = TopicPartition("t", 0)
@@ -186,7 +186,4 @@ async def create_topics(addresses: list[str], plan: Plan) -> None:
 
 
 def wait_for_ok(load: Load, count: int) -> None:
-    until = time.monotonic() + 30
-    while load.read_output().get("ok", 0) < count:
-        assert time.monotonic() < until, load.read_output()
-        time.sleep(0.02)
+    block_until(lambda: load.read_output().get("ok", 0) >= count, load.read_output)

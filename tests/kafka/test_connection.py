@@ -12,6 +12,7 @@ from raftlog.api.kafka.settings import KafkaSettings
 from raftlog.api.kafka.wire import schemas
 from raftlog.errors import NotLeader
 from tests.kafka.harness import MIB, Edge, feed, make_frame, make_request, parse_answers, settle
+from tests.waiting import until
 
 PRODUCE, FETCH, OFFSETS, HEARTBEAT = ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.HEARTBEAT
 
@@ -466,8 +467,7 @@ async def test_a_large_request_is_decoded_in_a_thread(make_edge, monkeypatch: py
     for count in (1, 10_000):
         body = count.to_bytes(4, "big") + b"\0\5topic" * count + b"\0"
         feed(connection, make_request(ApiKey.METADATA, 4, body, count))
-        while len(edge.waiting) == 0:
-            await asyncio.sleep(0)
+        await until(lambda: len(edge.waiting) != 0)
         assert len(edge.seen[-1].message.topics) == count
         edge.waiting.pop().set_exception(NotLeader("to end the request"))
         await settle()
@@ -482,8 +482,7 @@ async def test_a_stop_answers_requests_that_have_begun(edge: Edge) -> None:
     await settle()
     stopping = asyncio.ensure_future(edge.connections.stop(5.0, 0.0))
     await settle()
-    while not idle_transport.is_half_closed:
-        await asyncio.sleep(0)
+    await until(lambda: idle_transport.is_half_closed)
     assert not busy_transport.is_half_closed
     edge.waiting[0].set_result(b"last")
     await settle()

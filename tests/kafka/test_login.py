@@ -67,9 +67,7 @@ class Client:
         """Send bytes, and return what the broker writes until it waits for the next request."""
         begin = len(self.transport.written)
         feed(self.connection, data)
-        async with asyncio.timeout(10):
-            while not self.connection.is_idle and not self.transport.is_closed:
-                await asyncio.sleep(0.001)
+        await until(lambda: self.connection.is_idle or self.transport.is_closed)
         return self.transport.written[begin:]
 
     async def wait_until_closed(self) -> None:

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import repeat
@@ -26,6 +25,7 @@ from raftlog.storage.real_disk import RealDisk
 from raftlog.storage.recovery import segment_bases
 from raftlog.storage.repair import repair_log
 from raftlog.topic_config import LogConfig
+from tests.waiting import block_until
 
 WAIT_S = 30.0
 NEVER_MS = 3_600_000
@@ -517,13 +517,6 @@ def test_an_appender_interrupted_between_two_steps_stops_leading(
         assert read_values(reopened)[after] == b"after"
 
 
-def wait_until(condition: Callable[[], object]) -> None:
-    until = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < until, "the condition never held"
-        time.sleep(0.001)
-
-
 def test_a_leader_appointed_before_its_predecessor_ends_is_served(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -537,9 +530,9 @@ def test_a_leader_appointed_before_its_predecessor_ends_is_served(
             append_all(queue)
             return
         others.append(Worker(lambda: log.append([b"next"])))
-        wait_until(lambda: commit._queue)
+        block_until(lambda: commit._queue)
         append_all(queue)
-        wait_until(lambda: not commit._queue)  # the next one leads, and has taken what is queued
+        block_until(lambda: not commit._queue)  # the next one leads, and has taken what is queued
 
     monkeypatch.setattr(commit, "_append_all", append_slowly)
     assert Worker(lambda: log.append([b"first"])).outcome() == 0
@@ -581,17 +574,17 @@ def test_a_leader_that_is_answered_by_a_truncate_serves_its_queue(
         if "taken" not in workers:
             mutex.owner, mutex.times = threading.current_thread(), 1
             workers["taken"] = Worker(lambda: log.append([b"taken"]))
-            wait_until(lambda: commit._queue)
+            block_until(lambda: commit._queue)
         append_all(queue)
 
     def settle_with_another() -> None:
         workers["next"] = Worker(lambda: log.append([b"next"]))
-        wait_until(lambda: commit._queue)
+        block_until(lambda: commit._queue)
         settle()
 
     monkeypatch.setattr(commit, "_append_all", append_with_another)
     workers["first"] = Worker(lambda: log.append([b"first"]))
-    wait_until(lambda: mutex.times == 2)
+    block_until(lambda: mutex.times == 2)
     monkeypatch.setattr(log._log._flusher, "flush_and_wait", settle_with_another)
     log.truncate(1)
     monkeypatch.setattr(log._log._flusher, "flush_and_wait", settle)
@@ -648,7 +641,7 @@ def test_the_leading_thread_continues_when_another_is_interrupted(
     leading = Worker(lambda: log.append([b"2"]))
     gate.await_sync()
     following = Worker(lambda: (log.append([b"3"]), log.flush()))
-    wait_until(lambda: log._commit._queue)
+    block_until(lambda: log._commit._queue)
     leader = log._commit._leader
     log._commit._withdraw(Waiter())
     assert log._commit._leader is leader

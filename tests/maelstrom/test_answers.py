@@ -4,12 +4,13 @@ import asyncio
 import json
 import random
 import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.maelstrom.driver import Client, ErrorAnswer, Network
-from tests.waiting import WITHIN_S
+from tests.waiting import WITHIN_S, until_async
 
 
 async def _expect_error(client: Client, node: str, kind: str, **fields: object) -> ErrorAnswer:
@@ -215,9 +216,11 @@ async def test_a_node_that_lags_far_fetches_missing_entries(tmp_path: Path) -> N
         for number in range(60):
             assert (await client.ask(asked, "send", key="k", msg=[number, text]))["offset"] == number
         network.heal()
+
+        async def poll(offset: int) -> object:
+            return (await client.ask(behind, "poll", offsets={"k": offset}))["msgs"]
+
         for offset in range(60):
-            async with asyncio.timeout(WITHIN_S):
-                while not (messages := (await client.ask(behind, "poll", offsets={"k": offset}))["msgs"]):
-                    await asyncio.sleep(0.05)
+            messages = await until_async(partial(poll, offset))
             assert messages["k"][0] == [offset, [offset, text]]
         assert network.calls["bulk.entries"] + network.calls["bulk.append"] > 0, network.calls

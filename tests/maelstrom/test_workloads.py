@@ -1,6 +1,5 @@
 """Every workload on node processes, with lost messages and cuts; checkers decide by the clients' histories."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from random import Random
@@ -10,7 +9,7 @@ import pytest
 from jepsen.checkers import check_history
 from tests.maelstrom.driver import ErrorAnswer, Network
 from tests.maelstrom.loads import Load, Worker, sum_reports
-from tests.waiting import until
+from tests.waiting import until, until_async
 
 CLIENTS = 4
 
@@ -139,19 +138,13 @@ async def test_a_broadcast_reaches_every_node(tmp_path: Path, topology: str) -> 
             found = [sorted(answer["messages"]) for answer in answers]
             return all(messages == values for messages in found)
 
-        await wait_until(is_everywhere)
+        await until_async(is_everywhere)
         assert set(network.messages) == {"gossip"}, "groups that were not requested"
         reports = await network.stop()
         assert sum_reports(reports) == (
             sum(report["operations_by_workload"]["broadcast"] for report in reports.values()),
             network.messages.total(),
         )
-
-
-async def wait_until(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(60):
-        while not await condition():
-            await asyncio.sleep(0.05)
 
 
 async def test_one_node_alone_serves_every_workload(tmp_path: Path) -> None:

@@ -212,8 +212,8 @@ async def test_each_broker_reports_its_local_replicas(four_without_balancing: Br
     await write(four_without_balancing[1], "t", b"x")
     for number, broker in four_without_balancing.running.items():
         replicas = broker.operations.replicas
-        while number in at and not await replicas.local_replicas(deadline=soon()):  # created after the write
-            await asyncio.sleep(0.02)
+        if number in at:  # created after the write
+            await until_async(lambda replicas=replicas: replicas.local_replicas(deadline=soon()))
         found = await replicas.local_replicas(deadline=soon())
         assert [(each.topic, each.partition) for each in found] == ([("t", 0)] if number in at else [])
         summary = (int(number in at), 0, 0)

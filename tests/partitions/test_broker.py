@@ -33,6 +33,7 @@ from raftlog.records import NewRecord, build_batch, read_records
 from raftlog.records.partitioner import murmur2
 from raftlog.topic_config import TopicConfig
 from raftlog.types import Offset, TopicPartition
+from tests.waiting import until
 
 
 def soon():
@@ -286,8 +287,7 @@ async def test_a_topic_creation_cut_off_by_a_crash_leaves_all_or_nothing(disk, o
     broker = await open_broker()
     disk.is_held = True
     creation = asyncio.ensure_future(broker.create_topic("t", 2, deadline=soon()))
-    while not disk.pending_syncs:
-        await asyncio.sleep(0)
+    await until(lambda: disk.pending_syncs)
     disk.process_crash()
     disk.is_held = False
     creation.cancel()
@@ -310,8 +310,7 @@ async def test_retention_deletes_old_segments_and_names_the_first_offset(open_br
         now[0] += 200
     await broker.parts.housekeeping.run_once()
     (replica,) = broker.parts.assignments.replicas.values()
-    while replica.group.log_start_offset == 0:
-        await asyncio.sleep(0)
+    await until(lambda: replica.group.log_start_offset != 0)
     beginning, end = await broker.offsets("t", 0, deadline=soon())
     assert 0 < beginning < end == 20
     with pytest.raises(OffsetOutOfRange) as caught:

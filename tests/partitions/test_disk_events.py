@@ -1,9 +1,9 @@
 """A full disk is reported once, and once when it has space again."""
 
-import asyncio
 import logging
 
 from tests.partitions.conftest import PumpedDisk
+from tests.waiting import until
 
 
 async def test_a_full_disk_is_logged_once_each_way(disk: PumpedDisk, open_broker, caplog):
@@ -16,10 +16,8 @@ async def test_a_full_disk_is_logged_once_each_way(disk: PumpedDisk, open_broker
         return [(each.getMessage(), each.free_bytes) for each in caplog.records if each.getMessage() in names]
 
     async def ticks(count):
-        until = sum(broker.node.driver.ticker.lateness.counts) + count
-        async with asyncio.timeout(20):
-            while sum(broker.node.driver.ticker.lateness.counts) < until:
-                await asyncio.sleep(0.01)
+        end = sum(broker.node.driver.ticker.lateness.counts) + count
+        await until(lambda: sum(broker.node.driver.ticker.lateness.counts) >= end)
 
     disk.capacity_bytes = used + 500_000
     await ticks(3)

@@ -2,10 +2,10 @@
 
 import asyncio
 import random
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ from raftlog.pipeline.sink.writers import WrittenTask, batch_writer
 from raftlog.records import build_columns, read_records
 from raftlog.types import TopicPartition
 from tests.pipeline.stored_records import stored_numbers, stored_records
-from tests.waiting import WITHIN_S
+from tests.waiting import block_until, until_async
 
 KEYED = Columns(value=1, key=0)
 FIRST = WriteIdentity("q", 0, 0)
@@ -100,10 +100,7 @@ def fail_after(batches: Iterator[pa.RecordBatch], after: int, settings: SinkSett
     """Yield `after` batches; then raise an error once some rows are stored."""
     for number, batch in enumerate(batches):
         if number == after:
-            deadline_s = time.monotonic() + WITHIN_S
-            while not asyncio.run(stored_numbers(settings.bootstrap, "orders")):
-                assert time.monotonic() < deadline_s, "nothing is stored"
-                time.sleep(0.01)
+            block_until(lambda: asyncio.run(stored_numbers(settings.bootstrap, "orders")))
             raise RuntimeError("the executor failed")
         yield batch
 
@@ -388,15 +385,14 @@ async def wait_until_expired(client: BrokerClient, identity: WriteIdentity) -> N
     jump = build_columns(
         [b"x"], [None], [1], [[]], producer_id=identity.producer_id(), producer_epoch=0, base_sequence=1_000_000
     )
-    async with asyncio.timeout(WITHIN_S):
-        for partition in range(PARTITIONS):
-            while True:
-                try:
-                    await client.produce_batches("orders", partition, jump)
-                except UnknownProducer:
-                    break
-                except OutOfOrderSequence:
-                    await asyncio.sleep(0.01)
+
+    async def has_expired(partition: int) -> bool:
+        with pytest.raises((UnknownProducer, OutOfOrderSequence)) as refused:
+            await client.produce_batches("orders", partition, jump)
+        return refused.type is UnknownProducer
+
+    for partition in range(PARTITIONS):
+        await until_async(partial(has_expired, partition))
 
 
 async def test_changed_rows_are_reported(client: BrokerClient, settings: SinkSettings) -> None:

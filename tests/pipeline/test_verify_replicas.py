@@ -1,7 +1,6 @@
 """Whole clusters verified: compacted replicas, running and stopped brokers, and an archive against their logs."""
 
 import shutil
-import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from tests.pipeline.brokers_here import run_brokers
 from tests.pipeline.verifying import archive_of, dump, flip, run_log_verify, run_verify
 from tests.runtime.compacted_world import CONFIG, commit_mark, is_compacted, write
 from tests.runtime.drivers import World
-from tests.waiting import WITHIN_S
+from tests.waiting import block_until
 
 
 def test_compacted_and_uncompacted_replicas_are_equal(tmp_path: Path) -> None:
@@ -58,14 +57,14 @@ def test_compacted_and_uncompacted_replicas_are_equal(tmp_path: Path) -> None:
 
 def copy_with_end_offset(end_offset: int, data: Path, copy: Path) -> None:
     """Copy the directories of running brokers until all replicas of `orders/0` in the copy have this end offset."""
-    deadline = time.monotonic() + WITHIN_S
-    while True:
+
+    def copy_once() -> bool:
+        shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(data, copy)
         ends = [each.end_offset for each in run_verify(copy, topics=["orders"]).partitions if each.partition == 0]
-        if ends == [end_offset]:
-            return
-        assert time.monotonic() < deadline, ends
-        shutil.rmtree(copy)
+        return ends == [end_offset]
+
+    block_until(copy_once)
 
 
 def alter_last_record(file: Path) -> None:

@@ -50,6 +50,7 @@ from tests.rpc.processes import (
     run_processes,
     wait_until_connected,
 )
+from tests.waiting import until
 
 OLD, NEW = b"old" * 11, b"new" * 11
 OTHERS = credentials_of(ClusterSecret((b"a secret of somebody else entirely",)))
@@ -340,8 +341,7 @@ async def test_raft_messages_of_an_unregistered_process_are_dropped() -> None:
             [each._replace(message=each.message._replace(sender=two))] for each in (heartbeat(1), heartbeat(2))
         )
         raw.write(*encode_turn(first), *encode_heartbeat(heartbeat_of(2, 1, 1)))
-        while not one.transport.messages_from_outsiders:
-            await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.001)
+        await until(lambda: one.transport.messages_from_outsiders)
         (outsider,) = one.transport.outsiders()
         assert (outsider.node_id, outsider.rpc_address) == (2, "there:9")
         one.transport.memory.assign_disk(two.node_id, two.disk_uuid)

@@ -22,6 +22,7 @@ from raftlog.runtime.rpc.handshake import Hello
 from raftlog.topic_config import MIB
 from tests.rpc.loops import on_both_loops
 from tests.rpc.processes import QUICK, Process, RawPeer, hello_of, identity_of, run_cluster, run_processes
+from tests.waiting import until
 
 
 def _fail_on_call() -> None:
@@ -99,16 +100,14 @@ async def test_announced_frames_take_no_memory() -> None:
         tracemalloc.start()
         for raw in raws:
             raw.write(head, bytes(1000))
-        while budget.used < 30 * LARGE_BYTES_FIRST:
-            await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.001)
+        await until(lambda: budget.used >= 30 * LARGE_BYTES_FIRST)
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert budget.used == 30 * LARGE_BYTES_FIRST
         assert peak < 40 * MIB
         for raw in raws:
             await raw.close()
-        while budget.used:
-            await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.001)
+        await until(lambda: not budget.used)
 
 
 @on_both_loops
@@ -137,7 +136,6 @@ async def test_a_closed_connection_leaves_no_reference_cycles() -> None:
             assert isinstance(accepted, AcceptedConnection)
             del accepted
             await raw.close()
-            while any(each() is not None for each in watched):
-                await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.001)
+            await until(lambda: all(each() is None for each in watched))
         finally:
             gc.enable()

@@ -39,6 +39,7 @@ from tests.rpc.processes import (
     run_processes,
     wait_until_connected,
 )
+from tests.waiting import until
 
 QUICK = RpcConfig(
     reconnect_min_ms=5, reconnect_max_ms=20, close_timeout_ms=200, handshake_timeout_ms=150, strangers_max=8
@@ -218,9 +219,7 @@ def test_refusals_reach_both_sides(changes: dict[str, Any], words: str) -> None:
             assert words in refusal.message
             assert await raw.wait_until_closed() == b""
             await raw.close()
-            await _wait_until(
-                lambda: one.transport.protocol_errors > 1 and bool(two.transport.peers()[0].raft.last_error)
-            )
+            await until(lambda: one.transport.protocol_errors > 1 and bool(two.transport.peers()[0].raft.last_error))
             error = two.transport.peers()[0].raft.last_error
             assert error is not None
             assert words in error
@@ -229,22 +228,13 @@ def test_refusals_reach_both_sides(changes: dict[str, Any], words: str) -> None:
     asyncio.run(refuse())
 
 
-async def _wait_until(is_true: Callable[[], bool]) -> None:
-    """Run the loop until the condition is true; the test's time limit bounds the wait."""
-    loop = asyncio.get_running_loop()
-    while not is_true():
-        turn = loop.create_future()
-        loop.call_later(0.001, turn.set_result, None)
-        await turn
-
-
 @on_both_loops
 async def test_the_connecting_side_checks_as_well() -> None:
     """Another node than expected is at the address: it receives an error and no messages."""
     one, three = Process(identity_of(1), QUICK), Process(identity_of(3), QUICK)
     async with run_processes(one, three):
         one.transport.set_addresses({NodeId(2): three.address})
-        await _wait_until(lambda: three.transport.protocol_errors > 0)
+        await until(lambda: three.transport.protocol_errors > 0)
         status = one.transport.peers()[0].raft
         assert status.last_error is not None
         assert "node 2 was expected at this address, and node 3 is there" in status.last_error

@@ -28,6 +28,7 @@ from tests.rpc.processes import (
     run_cluster,
     run_processes,
 )
+from tests.waiting import until
 
 QUICK = RpcConfig(reconnect_min_ms=5, reconnect_max_ms=20, close_timeout_ms=200, handshake_timeout_ms=300)
 
@@ -133,10 +134,7 @@ def test_a_server_of_another_authority_is_not_trusted(runner: asyncio.Runner, ou
         one, two = Process(identity_of(1), QUICK, load_tls(ours)), Process(identity_of(2), QUICK, load_tls(others))
         async with run_processes(one, two):
             one.transport.set_addresses({two.node: two.address})
-            while two.transport.protocol_errors == 0 or one.transport.peers()[0].raft.last_error is None:
-                waiting = asyncio.get_running_loop().create_future()
-                asyncio.get_running_loop().call_later(0.001, waiting.set_result, None)
-                await waiting
+            await until(lambda: two.transport.protocol_errors and one.transport.peers()[0].raft.last_error)
             assert "certificate" in str(one.transport.peers()[0].raft.last_error).lower()
 
     with runner:
@@ -147,6 +145,7 @@ def test_with_tls_any_address_is_allowed_for_listening(runner: asyncio.Runner, o
     async def listen() -> None:
         one = Process(identity_of(1), QUICK, load_tls(ours))
         await one.transport.start("0.0.0.0", 0)
+        assert one.transport.address[0] == "0.0.0.0"
         await one.transport.close()
 
     with runner:
@@ -205,8 +204,7 @@ def test_a_certificate_of_another_node_is_refused(
             assert "of raftlog:node:9" in refusal.message
             await raw.close()
             one.transport.set_addresses({two.node: two.address})
-            while not (error := one.transport.peers()[0].raft.last_error):
-                await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.001)
+            error = await until(lambda: one.transport.peers()[0].raft.last_error)
             assert "the certificate is of raftlog:node:9, and the process introduces itself as node 2" in error
             assert one.transport.memory.records() == []
 
@@ -275,8 +273,7 @@ def test_a_refusal_of_our_certificate_is_logged_with_its_reason(
             host, port = one.address
             with pytest.raises(ssl.SSLCertVerificationError):
                 await asyncio.open_connection(host, port, ssl=strict, server_hostname="db9")
-            while one.transport.protocol_errors < 1:
-                await asyncio.sleep(0.01)
+            await until(lambda: one.transport.protocol_errors)
 
     with runner:
         runner.run(asyncio.wait_for(attack(), 20))

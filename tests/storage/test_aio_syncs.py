@@ -16,6 +16,7 @@ from raftlog.storage.syncs import aio_syncs
 from raftlog.storage.syncs.aio_syncs import AioRefused, AioSyncs
 from raftlog.storage.syncs.sync_choice import SyncChoice
 from tests.storage.kernel_events import fail_syncs, hold_events
+from tests.waiting import until
 
 Job = Callable[[], None]
 WITHIN_S = 20
@@ -114,8 +115,7 @@ async def test_syncs_complete_in_any_order(world: AioWorld, monkeypatch: pytest.
     for number, file in enumerate(files):
         world.disk.submit_sync([file], [], lambda _, number=number: ended.append(number))  # type: ignore[misc]
         file.write(0, [b"late"])
-    while len(held) < len(files):
-        await asyncio.sleep(0)
+    await until(lambda: len(held) >= len(files))
     monkeypatch.undo()
     for end in sorted(held, reverse=True):
         complete(*end)

@@ -1,7 +1,7 @@
 """Coordinator of transactions over a log in memory; the test commits entries and answers markers."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID
 
@@ -26,11 +26,14 @@ from raftlog.partitions.transactions.results import (
 from raftlog.partitions.transactions.settings import TransactionSettings
 from raftlog.types import FEATURE_LEVEL_TRANSACTIONS, Term
 from tests.groups.test_coordinator import Replica
+from tests.waiting import until_async
 
 ID = "tx"
 TOPIC, DELETED = UUID(int=7), UUID(int=8)
 PLACE, PLACE_2 = (TOPIC, 0), (TOPIC, 1)
 TIMEOUT_MS = 60_000
+TURNS = 10
+"""Turns of the loop in which a task that waits for nothing from outside gets as far as it can."""
 
 
 class Coordination:
@@ -72,24 +75,32 @@ class Coordination:
     async def run(self, work: Awaitable[Any]) -> Any:
         """Await a request; commit every entry that is appended meanwhile."""
         task = asyncio.ensure_future(work)
-        async with asyncio.timeout(30):
-            while not task.done():
-                await self.step()
+        await self.step_until(task.done)
         return task.result()
 
     async def step(self) -> None:
-        """Run pending tasks, and commit what was appended."""
-        for _ in range(5):
-            await asyncio.sleep(0)
+        """Run pending tasks, commit what was appended, and run the tasks that waited for it."""
+        await self._run_tasks()
         while self.replica.waiting:
             self.replica.commit()
-        await asyncio.sleep(0.001)
+        await self._run_tasks()
+
+    async def _run_tasks(self) -> None:
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+
+    async def step_until(self, condition: Callable[[], object]) -> None:
+        """Step until the condition is true."""
+
+        async def is_so() -> object:
+            await self.step()
+            return condition()
+
+        await until_async(is_so)
 
     async def settle(self, name: str = ID) -> TransactionRecord:
         """Commit entries until no transition is under way; return the record."""
-        async with asyncio.timeout(30):
-            while name in self.coordinator._transitions:
-                await self.step()
+        await self.step_until(lambda: name not in self.coordinator._transitions)
         return self.coordinator.folded.records[name]
 
     async def load(self) -> None:

@@ -26,6 +26,7 @@ from raftlog.partitions.transactions.records import ProducerIdAndEpoch, Transact
 from raftlog.partitions.transactions.results import EndTransaction, InitializeProducer
 from raftlog.partitions.transactions.transitions import EPOCH_MAX
 from tests.transactions.harness import DELETED, ID, PLACE, PLACE_2, TIMEOUT_MS, TOPIC, Coordination, soon
+from tests.waiting import until
 
 TERM = 3
 FIRST = (TERM << 32) + 1
@@ -146,9 +147,7 @@ async def test_a_transaction_that_began_in_place_of_an_end_times_out(world: Coor
     await world.step()
     world.answers.set()
     await world.run(waiting)
-    async with asyncio.timeout(20):
-        while world.state is not TransactionState.COMPLETE_ABORT:
-            await world.step()
+    await world.step_until(lambda: world.state is TransactionState.COMPLETE_ABORT)
     assert world.counters.timed_out == 1
     assert world.markers[-1][0] == PLACE_2
 
@@ -380,8 +379,7 @@ async def test_a_producer_that_is_not_stored_replaces_none(world: Coordination, 
     if is_open:
         await world.add(old, PLACE)
     request = asyncio.create_task(world.coordinator.initialize(InitializeProducer(ID, TIMEOUT_MS), soon()))
-    while not world.replica.waiting:
-        await asyncio.sleep(0)
+    await until(lambda: world.replica.waiting)
     world.replica.waiting.pop()[0].set_exception(Overloaded("no room"))
     with pytest.raises(Overloaded):
         await request
@@ -399,8 +397,7 @@ async def test_a_decision_that_was_not_committed_is_not_made(world: Coordination
     request = asyncio.create_task(
         world.coordinator.end_transaction(EndTransaction(ID, *producer, is_commit=True), soon())
     )
-    while not world.replica.waiting:
-        await asyncio.sleep(0)
+    await until(lambda: world.replica.waiting)
     future, _ = world.replica.waiting.pop()
     future.set_exception(Overloaded("no room"))
     with pytest.raises(Overloaded):
@@ -419,14 +416,11 @@ async def test_a_transaction_times_out_by_the_monotonic_clock(
     producer = await world.run(world.coordinator.initialize(asked, soon()))
     await world.add(producer, PLACE)
     world.now_ms -= 1_000_000
-    async with asyncio.timeout(20):
-        for _ in range(2):
-            while not world.replica.waiting:
-                await asyncio.sleep(0.002)
-            future, _ = world.replica.waiting.pop()
-            future.set_exception(Overloaded("no room"))
-        while world.state is not TransactionState.COMPLETE_ABORT:
-            await world.step()
+    for _ in range(2):
+        await until(lambda: world.replica.waiting)
+        future, _ = world.replica.waiting.pop()
+        future.set_exception(Overloaded("no room"))
+    await world.step_until(lambda: world.state is TransactionState.COMPLETE_ABORT)
     assert world.markers == [(PLACE, GroupMarker(producer.producer_id, producer.epoch + 1, False, TERM, FIRST))]
     with pytest.raises(ProducerFenced):
         await world.end(producer)
@@ -439,9 +433,7 @@ async def test_a_successor_starts_the_timeout_again(world: Coordination) -> None
     await world.add(producer, PLACE)
     successor = await world.successor()
     assert successor.coordinator.taken_over_at(ID) > 0
-    async with asyncio.timeout(20):
-        while successor.state is not TransactionState.COMPLETE_ABORT:
-            await successor.step()
+    await successor.step_until(lambda: successor.state is TransactionState.COMPLETE_ABORT)
     assert successor.coordinator.taken_over_at(ID) == 0
     assert successor.markers == [(PLACE, GroupMarker(producer.producer_id, 1, False, TERM + 1, FIRST))]
     successor.coordinator.end()

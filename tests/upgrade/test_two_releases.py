@@ -3,7 +3,6 @@
 import asyncio
 import subprocess
 import sys
-import time
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from raftlog.testing.http import ask
 from raftlog.types import TopicPartition
 from tests.integration.cluster_load import read_values
 from tests.upgrade.releases import Release, releases, write_wheel
+from tests.waiting import block_until
 
 SECURITY_LEVEL = 3
 """Feature level of users, permissions and quotas."""
@@ -45,10 +45,7 @@ def kafka_addresses(cluster: Cluster) -> list[Any]:
 def wait_for_kafka(cluster: Cluster) -> None:
     """Wait until all running brokers have registered their Kafka listeners."""
     wanted = [{"kafka": node.kafka} for node in cluster.nodes.values()]
-    until = time.monotonic() + 30
-    while kafka_addresses(cluster) != wanted:
-        assert time.monotonic() < until, kafka_addresses(cluster)
-        time.sleep(0.02)
+    block_until(lambda: kafka_addresses(cluster) == wanted, lambda: kafka_addresses(cluster))
 
 
 def restart_with(cluster: Cluster, number: int, release: Release) -> None:

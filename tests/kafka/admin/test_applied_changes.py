@@ -15,6 +15,7 @@ from raftlog.partitions.operations.cluster_settings import current_settings
 from tests.brokers.conftest import Brokers
 from tests.kafka.admin.conftest import Admin
 from tests.kafka.admin.test_topics import create_partitions, create_topics, topic_fields
+from tests.waiting import until
 
 LATE_S = 0.3
 TOPIC, CLUSTER = 2, 4
@@ -78,8 +79,7 @@ async def test_a_broker_that_applies_nothing_delays_the_answer_by_a_second(
 async def test_a_stopped_broker_delays_nothing(three: Brokers) -> None:
     first = Admin(three[1], DEFAULTS)
     await three.stop(3)
-    while three[1].node.is_connected(3):
-        await asyncio.sleep(0.01)
+    await until(lambda: not three[1].node.is_connected(3))
     asked = three[1].operations.applied
     assert await asked.wait_for_brokers(deadline_in(10_000)) == []
     (row,) = await create_topics(first, topic_fields("t", assignments={0: [1]}))

@@ -1,6 +1,5 @@
 """ElectLeaders, AlterPartitionReassignments and ListPartitionReassignments."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from raftlog.partitions.operations.cluster_settings import current_settings
 from tests.brokers.conftest import Brokers
 from tests.kafka.admin.conftest import Admin
 from tests.operations.conftest import assigned_nodes, voters
-from tests.waiting import until
+from tests.waiting import until, until_async
 
 UNCLEAN = 1
 
@@ -111,8 +110,12 @@ async def test_partitions_are_reassigned(unplanned: Brokers) -> None:
     assert await reassign(admin, ("t", 0, [2, 1])) == [("t", 0, 0)]
     assert assigned_nodes(unplanned[2], "t") == [2, 1]
     await until(lambda: voters(unplanned[2], "t") == {1, 2})
-    while await list_pending(admin):  # until the leader has applied the last configuration
-        await asyncio.sleep(0.02)
+
+    async def is_applied() -> bool:
+        """Return whether the leader has applied the last configuration."""
+        return not await list_pending(admin)
+
+    await until_async(is_applied)
     assert await reassign(admin, ("t", 0, None)) == [("t", 0, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)]
 
 

@@ -103,8 +103,7 @@ async def start_poll(handlers: Handlers, offsets, **more) -> "asyncio.Task":
     """Start a fetch that waits; return its task."""
     task = asyncio.create_task(handlers.fetch(offsets, max_wait_ms=LONG_MS, **more))
     replicas = [partition.replica for partition in handlers.broker.parts.topics.find("t").partitions]
-    while not any(replica.waiting_count for replica in replicas):
-        await asyncio.sleep(0)
+    await until(lambda: any(replica.waiting_count for replica in replicas))
     return task
 
 
@@ -260,8 +259,7 @@ async def test_a_fetch_without_free_memory_waits_for_it(lone):
     row = await handlers.fetch_one(0, max_wait_ms=10)
     assert (decode_values(row.records), row.high_watermark, row.error_code) == ([], 1, 0)
     task = asyncio.create_task(handlers.fetch_one(0, max_wait_ms=LONG_MS))
-    while answers.refused < 2:
-        await asyncio.sleep(0)
+    await until(lambda: answers.refused >= 2)
     answers.release("a slow reader")
     assert decode_values((await task).records) == [b"a"]
 

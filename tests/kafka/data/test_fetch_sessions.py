@@ -16,6 +16,7 @@ from raftlog.runtime.memory_budget import MemoryBudget
 from tests.kafka.data.requests import CALLER, MIB, Handlers, decode_values, fetch_fields, make_batch
 from tests.kafka.data.session_client import Key, SessionClient
 from tests.kafka.data.test_request_cost import Calls
+from tests.waiting import until
 
 LONG_MS = 20_000
 SOON_S = 5.0
@@ -47,15 +48,17 @@ async def create_topic(handlers: Handlers, name: str, partitions: int) -> None:
     """Create a topic, and wait until this broker leads all of its partitions."""
     await handlers.broker.create_topic(name, partitions, deadline=deadline_in(60_000))
     for partition in handlers.broker.parts.topics.find(name).partitions:
-        while partition.replica is None or not partition.replica.group.core.has_own_term_commit:
-            await asyncio.sleep(0.01)
+        await until(
+            lambda partition=partition: (
+                partition.replica is not None and partition.replica.group.core.has_own_term_commit
+            )
+        )
 
 
 async def wait_until_waiting(handlers: Handlers, client: SessionClient) -> None:
     """Wait until a request of the session waits for records."""
     session = sessions_of(handlers).find(client.id, CALLER.principal)
-    while session.fetch._woken is None or session.fetch._woken.done():
-        await asyncio.sleep(0)
+    await until(lambda: session.fetch._woken is not None and not session.fetch._woken.done())
 
 
 # answers
@@ -299,8 +302,8 @@ async def test_polls_of_sessions_end_when_the_broker_stops(lone):
     await wait_until_waiting(lone, client)
     lone.broker.wake_fetches()
     async with asyncio.timeout(SOON_S):
-        await polling
-        await client.fetch(max_wait_ms=LONG_MS)
+        assert await polling == {}
+        assert await client.fetch(max_wait_ms=LONG_MS) == {}
 
 
 # long polls and limits

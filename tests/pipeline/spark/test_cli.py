@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from raftlog.pipeline import Brokers, archive, read_archive, replay
 from raftlog.testing import Cluster
 from raftlog.testing.http import ask
 from tests.pipeline.spark.conftest import NewTopic
+from tests.waiting import block_until
 
 RECORDS = 60
 VALUE_CHARACTERS = 200_000
@@ -29,11 +29,8 @@ def end_offset(cluster: Cluster, topic: str) -> int:
 
 
 def wait_for_written_records(cluster: Cluster, topic: str, writer: "subprocess.Popen[bytes]") -> None:
-    until = time.monotonic() + SECONDS_MAX
-    while not end_offset(cluster, topic):
-        assert writer.poll() is None, writer.communicate()
-        assert time.monotonic() < until, "nothing was written"
-        time.sleep(0.05)
+    block_until(lambda: writer.poll() is not None or end_offset(cluster, topic), within_s=SECONDS_MAX)
+    assert writer.poll() is None, writer.communicate()
 
 
 def has_processes(group: int) -> bool:
@@ -71,10 +68,11 @@ def test_a_replay_continues_after_ctrl_c_and_a_restart(
             assert (process.returncode, out) == (1, b"")
             assert "starting Spark" in err.decode().splitlines()
             assert err.decode().splitlines()[-1] == "error: interrupted"
-            until = time.monotonic() + SECONDS_MAX
-            while has_processes(process.pid):
-                assert time.monotonic() < until, "the JVM or a worker outlived the command"
-                time.sleep(0.05)
+            block_until(
+                lambda: not has_processes(process.pid),
+                lambda: "the end of the JVM and of the workers",
+                within_s=SECONDS_MAX,
+            )
         finally:
             if has_processes(process.pid):
                 os.killpg(process.pid, signal.SIGKILL)

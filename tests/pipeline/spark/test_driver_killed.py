@@ -19,11 +19,13 @@ from raftlog.pipeline.sink.identity import WriteIdentity
 from raftlog.pipeline.sink.settings import SinkSettings
 from tests.pipeline.spark.conftest import NewTopic
 from tests.pipeline.stored_records import stored_numbers
+from tests.waiting import until_async
 
 COUNT = 20_000
 PARTITIONS = 3
 KILLS = (COUNT // 5, COUNT // 2)
 """At so many records in the sink."""
+DRIVER_S_MAX = 300.0
 DRIVER = """
 import sys
 from pathlib import Path
@@ -93,8 +95,9 @@ def fill(bootstrap: str, topic: str) -> None:
 async def wait_for_records(bootstrap: str, topic: str, count: int | None, driver: "subprocess.Popen[bytes]") -> None:
     """Wait until the topic has `count` records, or, for None, until the driver has exited."""
     async with BrokerClient(bootstrap.split(",")) as client:
-        while driver.poll() is None:
+
+        async def are_there() -> bool:
             ends = [(await client.offsets(topic, partition)).end for partition in range(PARTITIONS)]
-            if count is not None and sum(ends) >= count:
-                return
-            await asyncio.sleep(0.02)
+            return driver.poll() is not None or (count is not None and sum(ends) >= count)
+
+        await until_async(are_there, within_s=DRIVER_S_MAX)

@@ -1,7 +1,6 @@
 """Writing with Spark: batches and streams into topics, repeated and interrupted, each row once."""
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,9 +23,9 @@ from raftlog.pipeline.sink.writers import recorded_epoch
 from raftlog.testing import Cluster
 from tests.pipeline.spark.conftest import NewTopic
 from tests.pipeline.stored_records import stored_numbers, stored_records
+from tests.waiting import block_until
 
 COUNT = 6_000
-WAIT_S = 30.0
 ONCE = Counter(range(COUNT))
 CONTENT = ("cast(key as string)", "cast(value as string)", "timestamp", "headers")
 
@@ -62,9 +61,7 @@ def fail_once(rows: DataFrame, bootstrap: str, topic: str, flag: Path) -> DataFr
     def fragile(value: str) -> str:
         if value == str(COUNT // 2) and not flag.exists():
             flag.touch()
-            deadline_s = time.monotonic() + WAIT_S
-            while not count_stored_numbers(bootstrap, topic):
-                assert time.monotonic() < deadline_s, "no task writes anything"
+            block_until(lambda: count_stored_numbers(bootstrap, topic))
             raise RuntimeError("the executor failed")
         return value
 

@@ -14,7 +14,7 @@ from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.placement.balancing.report import BalancerReport
 from raftlog.records import NewRecord, read_records
 from tests.brokers.conftest import Brokers, brokers_in
-from tests.waiting import WITHIN_S, until
+from tests.waiting import until, until_async
 
 _PACE_S = 0.005
 """Between two writes: what is tested is not how many there can be."""
@@ -225,10 +225,12 @@ async def test_replicas_without_another_place_are_reported(three: Brokers) -> No
 
 async def wait_for_report(broker: Broker, status: str) -> BalancerReport:
     """Return the first report with this status."""
-    async with asyncio.timeout(WITHIN_S):
-        while (told := await report(broker)).status != status:
-            await asyncio.sleep(0.05)
-    return told
+
+    async def read() -> BalancerReport | None:
+        found = await report(broker)
+        return found if found.status == status else None
+
+    return await until_async(read)
 
 
 def nodes_of(state: ControllerState, group: GroupName) -> list[int]:
