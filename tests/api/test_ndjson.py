@@ -10,11 +10,13 @@ import pytest
 
 from raftlog.api.http.records import ndjson_ingest
 from raftlog.api.http.records.line_splitter import LineSplitter
+from raftlog.api.http.records.ndjson_ingest import NdjsonIngest
 from raftlog.api.http.records.ndjson_report import StreamReport
 from raftlog.errors import DeadlineExceeded, NoLeader
 from raftlog.partitions.produce.streams import ProduceStream
 from raftlog.topic_config import MIB
 from tests.loop_hold import HOLD_S_MAX, LoopHold
+from tests.waiting import until, until_async
 
 NDJSON = {"Content-Type": "application/x-ndjson"}
 
@@ -39,12 +41,6 @@ async def fetch_end_offset(api, partition=0):
 
 def number_lines(count, begin=0):
     return b"".join(b'{"value":%d}\n' % number for number in range(begin, begin + count))
-
-
-async def wait_until(condition):
-    """Wait until the condition holds; the test's time limit bounds it."""
-    while not condition():
-        await asyncio.sleep(0.005)
 
 
 async def test_each_line_is_a_record(api):
@@ -272,13 +268,21 @@ def max_socket_bytes() -> int:
     return sum(int(each.read_text().split()[2]) for each in kept)
 
 
-async def test_a_slow_disk_slows_the_sender(api, slow):
+async def test_a_slow_disk_slows_the_sender(api, slow, monkeypatch):
     """The server receives at most one block being appended, one being filled, and the data that aiohttp reads ahead."""
     await api.create_topic()
     line = b'{"value":"' + b"x" * 1000 + b'"}\n'
     bound = 4 * 1024 * 1024 + max_socket_bytes()
-    sent = 0
+    sent = blocks = 0
     has_ended = False
+    send_block = NdjsonIngest._send_block
+
+    async def count_block(ingest):
+        nonlocal blocks
+        blocks += 1
+        await send_block(ingest)
+
+    monkeypatch.setattr(NdjsonIngest, "_send_block", count_block)
 
     async def body():
         nonlocal sent
@@ -287,18 +291,16 @@ async def test_a_slow_disk_slows_the_sender(api, slow):
             yield line * 100
 
     sending = asyncio.create_task(send(api, body()))
-    await wait_until(lambda: slow.waiting)
-    before = -1
-    while before != sent:  # until the sender stands still
-        before = sent
-        await asyncio.sleep(0.2)
+    await until(lambda: blocks == 2)  # the second one is full, and waits for the first
+    (connection,) = api.server._connections._open.values()
+    await until(lambda: not connection.is_reading() or sent >= bound)
     assert len(slow.waiting) == 1
     assert sent < bound
     has_ended = True
     for turn in slow.waiting:
         turn.set_result(None)
     while not sending.done():
-        await wait_until(lambda: sending.done() or not slow.waiting[-1].done())
+        await until(lambda: sending.done() or not slow.waiting[-1].done())
         if not slow.waiting[-1].done():
             slow.waiting[-1].set_result(None)
     assert (await sending)[1]["records"] == sent // len(line) == sum(slow.sizes)
@@ -318,14 +320,14 @@ async def test_a_failed_append_ends_the_body(api, slow, error, status, outcome):
         yield number_lines(3)
         await more.wait()
         yield number_lines(4, 3)
-        await wait_until(lambda: len(slow.waiting) == 2)
+        await until(lambda: len(slow.waiting) == 2)
         yield number_lines(5, 7)
 
     sending = asyncio.create_task(send(api, body()))
-    await wait_until(lambda: slow.waiting)
+    await until(lambda: slow.waiting)
     slow.waiting[0].set_result(None)
     more.set()
-    await wait_until(lambda: len(slow.waiting) == 2)
+    await until(lambda: len(slow.waiting) == 2)
     slow.waiting[1].set_exception(error)
     found, said = await sending
     assert (found, said["line"], said["records"], said["outcome"]) == (status, 4, 3, outcome)
@@ -405,8 +407,11 @@ async def test_a_sender_that_reads_no_progress_is_not_blocked(api, monkeypatch):
             writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
             await writer.drain()
         writer.write(b"0\r\n\r\n")
-        while await fetch_end_offset(api) < 12_000:
-            await asyncio.sleep(0.02)
+
+        async def are_stored():
+            return await fetch_end_offset(api) == 12_000
+
+        await until_async(are_stored)
         while not (text := await reader.read(1 << 20)).endswith(b"\r\n0\r\n\r\n"):
             assert text
     writer.close()

@@ -10,6 +10,7 @@ from crc32c import crc32c
 from raftlog.api.http.records import tail
 from raftlog.errors import NoLeader
 from raftlog.records import NewRecord, build_batch
+from tests.waiting import until
 
 NDJSON = {"Accept": "application/x-ndjson"}
 BATCHES = {"Content-Type": "application/vnd.raftlog.batches"}
@@ -150,12 +151,18 @@ async def test_a_reader_that_disconnects_ends_its_tail_at_once(api, monkeypatch)
 
     monkeypatch.setattr(api.broker, "fetch", fetch)
     async with open_tail(api, "offset=end&follow=true") as response:
-        while len(fetches) < 2:
-            await asyncio.sleep(0.01)
+        await until(lambda: len(fetches) >= 2)
         response.close()
     done, pending = await asyncio.wait(fetches, timeout=5)
     assert not pending
     assert any(task.cancelled() for task in done)
+
+
+def find_server_connection(api, response):
+    """Return the server's end of the connection of a response."""
+    client = response.connection.transport.get_extra_info("sockname")
+    (found,) = [each for each in api.server._connections._open.values() if each.get_extra_info("peername") == client]
+    return found
 
 
 async def test_a_slow_reader_holds_at_most_one_fetch(api, monkeypatch):
@@ -172,10 +179,9 @@ async def test_a_slow_reader_holds_at_most_one_fetch(api, monkeypatch):
 
     monkeypatch.setattr(api.broker, "fetch", fetch)
     async with open_tail(api, "offset=0") as response:
-        before = -1
-        while before != len(reads):  # until it stands still
-            before = len(reads)
-            await asyncio.sleep(0.2)
+        connection = find_server_connection(api, response)
+        reader = response.connection.transport
+        await until(lambda: not reader.is_reading() and connection.get_write_buffer_size() > 0)
         assert reads[-1] < 8000
         found = [orjson.loads(line)["offset"] async for line in response.content]
     assert found == list(range(8000))

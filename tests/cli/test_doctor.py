@@ -6,6 +6,7 @@ import socket
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -115,15 +116,21 @@ def test_low_limits_of_open_files_are_reported(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_slow_and_impossibly_fast_syncs_are_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for seconds, level, word in (
-        (0.05, WARNING, "faster disk"),
-        (0.002, OK, ""),
-        (0.0, WARNING, "no disk is that fast"),
+    now_s = sync_s = 0.0
+
+    def sync(file: int) -> None:
+        nonlocal now_s
+        now_s += sync_s
+
+    clock = SimpleNamespace(monotonic=lambda: now_s, perf_counter=lambda: now_s)
+    monkeypatch.setattr(disk_checks, "time", clock)
+    monkeypatch.setattr(disk_checks.os, "fdatasync", sync)
+    for sync_s, level, word in (  # noqa: B007 - `sync` reads it
+        (0.021, WARNING, "faster disk"),
+        (0.019, OK, ""),
+        (0.00003, OK, ""),
+        (0.00001, WARNING, "no disk is that fast"),
     ):
-        monkeypatch.setattr(disk_checks, "SYNCS_MAX", 5)
-        monkeypatch.setattr(disk_checks, "SLOW_SYNC_MS", 40.0)
-        monkeypatch.setattr(disk_checks, "FAST_SYNC_MS", 1.0)
-        monkeypatch.setattr(disk_checks.os, "fdatasync", lambda _, seconds=seconds: time.sleep(seconds))
         found = disk_checks.check_syncs(tmp_path)
         assert found.level == level, found
         assert word in found.advice

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from aiohttp import web
 
-from raftlog.client import Consumer, ConsumerRecord, Fetched, RebalanceListener
+from raftlog.client import BrokerClient, Consumer, ConsumerRecord, Fetched, RebalanceListener
 from raftlog.client.consumers.fetched_records import FetchedRecords
 from raftlog.errors import (
     InvalidArgument,
@@ -23,6 +23,7 @@ from raftlog.types import Offset, TopicPartition
 from tests.client.fake_broker import FakeBroker, Partition, error_response
 from tests.client.polling import FIRST, fill, offsets_of, poll_records
 from tests.undecodable import SMALL, Undecodable
+from tests.waiting import until
 
 Served = Callable[[FakeBroker], Awaitable[str]]
 
@@ -352,13 +353,16 @@ async def test_no_more_records_are_buffered_than_prefetch_allows(served: Served)
     for partition in broker.topics["orders"]:
         fill(partition, range(4000), batch=100)
     settings = {"prefetch_bytes": 8 * 16 * 1024, "fetch_bytes": 1 << 20}
-    async with Consumer([await served(broker)], "orders", **settings) as consumer:
+    address = await served(broker)
+    async with Consumer([address], "orders", **settings) as consumer, BrokerClient([address]) as client:
         await poll_records(consumer, 1)
-        before = 0
-        while before != broker.fetches:  # until no fetch is pending
-            before = broker.fetches
-            await asyncio.sleep(0.05)
-        held = sum(reading.held_bytes for reading in consumer._fetcher.readings.values())
+        readings = consumer._fetcher.readings.values()
+        await until(lambda: not any(reading.room.is_set() for reading in readings))
+        before = broker.fetches
+        for number in range(4):  # a fetch that began meanwhile would arrive before one of these
+            await client.fetch_batches("orders", number, 0)
+        assert broker.fetches == before + 4
+        held = sum(reading.held_bytes for reading in readings)
         assert 0 < held <= 8 * 16 * 1024
         assert len(await poll_records(consumer, 15_999)) == 15_999
 

@@ -1,8 +1,7 @@
 """`HandlerLoop` with a real broker: retries, dead letters, order, commits, rebalances."""
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -21,8 +20,11 @@ from raftlog.client import (
 from raftlog.client.consumers.handled_offsets import HandledOffsets
 from raftlog.errors import InvalidArgument
 from raftlog.types import Offset, TopicPartition
+from tests.waiting import until
 
 FIRST = TopicPartition("orders", 0)
+HANDLING_S = 0.002
+"""Time of a handler, so that handlers run while members join and leave."""
 
 
 async def store(live: str, *records: tuple[bytes | None, bytes | None], partitions: int = 1) -> None:
@@ -46,12 +48,6 @@ async def run_loop(loop: HandlerLoop[Any, Any]) -> AsyncIterator[asyncio.Task[No
             await asyncio.gather(task, return_exceptions=True)
 
 
-async def wait_until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
 async def fetch_committed(live: str) -> int:
     async with BrokerClient(live) as client:
         found = await client.groups.committed("billing")
@@ -66,7 +62,7 @@ async def test_each_record_is_handled_and_committed(live: str) -> None:
         seen.append(record.value)
 
     async with run_loop(HandlerLoop(live, "orders", group="billing", handler=handle)):
-        await wait_until(lambda: len(seen) == 300)
+        await until(lambda: len(seen) == 300)
     assert sorted(seen) == sorted(b"%d" % number for number in range(300))
     assert await fetch_committed(live) == 300
 
@@ -83,7 +79,7 @@ async def test_a_plain_function_runs_in_a_thread_and_records_may_be_filtered(liv
         where=lambda record: record.value != 2,
     )
     async with run_loop(loop):
-        await wait_until(lambda: len(seen) == 2)
+        await until(lambda: len(seen) == 2)
     assert sorted(seen) == [1, 3]
     assert await fetch_committed(live) == 3
 
@@ -102,7 +98,7 @@ async def test_a_failing_record_is_retried_and_its_key_waits(live: str) -> None:
         seen.append(record.value)
 
     async with run_loop(HandlerLoop(live, "orders", group="billing", handler=handle)):
-        await wait_until(lambda: len(seen) == 3)
+        await until(lambda: len(seen) == 3)
     assert seen == [b"3", b"1", b"2"]
     assert attempts == 3
 
@@ -121,7 +117,7 @@ async def test_records_are_handled_in_the_configured_order(live: str, order: Any
         seen.append(record.value)
 
     async with run_loop(HandlerLoop(live, "orders", group="billing", handler=handle, order=order)):
-        await wait_until(lambda: len(seen) == 3)
+        await until(lambda: len(seen) == 3)
     assert seen == expected
 
 
@@ -151,7 +147,7 @@ async def test_dead_letters_name_the_place_of_the_record(live: str) -> None:
     async with run_loop(loop), Consumer(live, "orders-dead") as consumer:
         while len(dead) < 3:
             dead += await consumer.poll()
-        await wait_until(lambda: seen == [4])
+        await until(lambda: seen == [4])
     by_value = {record.value: dict(record.headers) for record in dead}
     assert set(by_value) == {b"{", b"2", b"3"}
     headers = {name.removeprefix("raftlog.dead-letter."): value for name, value in by_value[b"2"].items()}
@@ -186,14 +182,27 @@ async def test_without_dead_letters_the_loop_fails_and_commits_nothing_after_the
         assert await fetch_committed(live) == 1
         is_fixed = True
         again = asyncio.create_task(loop.run())
-        await wait_until(lambda: len(seen) == 3)
+        await until(lambda: len(seen) == 3)
         loop.stop()
         await again
     assert seen == [b"1", b"2", b"3"]
     assert await fetch_committed(live) == 3
 
 
-async def test_a_slow_handler_limits_buffered_records_and_stays_in_the_group(live: str) -> None:
+async def test_a_slow_handler_limits_buffered_records_and_stays_in_the_group(
+    live: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While no record can be taken, the loop goes on polling, which keeps its membership."""
+    polls = 0
+    poll = Consumer.poll
+
+    async def count_polls(consumer: Consumer, *limits: int) -> list[ConsumerRecord]:
+        nonlocal polls
+        found = await poll(consumer, *limits)
+        polls += 1
+        return found
+
+    monkeypatch.setattr(Consumer, "poll", count_polls)
     await store(live, *((b"%d" % number, b"v") for number in range(100)))
     gate = asyncio.Event()
     begun = 0
@@ -207,17 +216,17 @@ async def test_a_slow_handler_limits_buffered_records_and_stays_in_the_group(liv
         live, "orders", group="billing", handler=handle, concurrency=5, pending_records=10, max_poll_interval_ms=1000
     )
     async with run_loop(loop) as task:
-        await wait_until(lambda: begun == 5)
+        await until(lambda: begun == 5)
         async with BrokerClient(live) as client:
             [member] = await client.groups.consumers("billing")
-            until_s = time.monotonic() + 1.5  # longer than it may be without a poll
-            await wait_until(lambda: time.monotonic() > until_s)
+            enough = polls + 3
+            await until(lambda: polls >= enough)
             [same] = await client.groups.consumers("billing")
         assert member.member_id == same.member_id
         assert begun == 5
         assert not task.done()
         gate.set()
-        await wait_until(lambda: begun == 100)
+        await until(lambda: begun == 100)
     assert await fetch_committed(live) == 100
 
 
@@ -227,17 +236,17 @@ async def test_joining_and_leaving_members_handle_every_record_in_the_order_of_k
     handled: dict[int, list[int]] = {key: [] for key in range(keys)}
 
     async def handle(record: ConsumerRecord) -> None:
-        await asyncio.sleep(0.002)
+        await asyncio.sleep(HANDLING_S)
         handled[int(record.key or b"")].append(int(record.value or b""))
 
     def run_loop_of_member() -> HandlerLoop:
         return HandlerLoop(live, "orders", group="billing", handler=handle, session_timeout_ms=6000)
 
     async with run_loop(run_loop_of_member()):
-        await wait_until(lambda: sum(map(len, handled.values())) > 50)
+        await until(lambda: sum(map(len, handled.values())) > 50)
         async with run_loop(run_loop_of_member()):
-            await wait_until(lambda: sum(map(len, handled.values())) > 150)
-        await wait_until(lambda: len({value for values in handled.values() for value in values}) == count)
+            await until(lambda: sum(map(len, handled.values())) > 150)
+        await until(lambda: len({value for values in handled.values() for value in values}) == count)
     for values in handled.values():
         firsts = list(dict.fromkeys(values))  # some are handled again behind a rebalance
         assert firsts == sorted(firsts)

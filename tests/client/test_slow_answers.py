@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from jepsen.simulation import VirtualLoop
 from raftlog.client import slow_answers
 from raftlog.client.broker import BrokerClient
 from raftlog.client.slow_answers import SlowAnswers
 from raftlog.errors import Unavailable
+from tests.waiting import until
 
 Scripted = Callable[[Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]], Awaitable[str]]
 
@@ -26,9 +28,7 @@ def list_warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 async def wait_for_warning(caplog: pytest.LogCaptureFixture) -> None:
-    async with asyncio.timeout(10):
-        while not list_warnings(caplog):
-            await asyncio.sleep(0.01)
+    await until(lambda: list_warnings(caplog))
 
 
 async def test_a_broker_that_does_not_answer_is_named(
@@ -50,30 +50,38 @@ async def test_a_broker_that_does_not_answer_is_named(
     assert list_warnings(caplog) == [f"{address}: no answer to GET /topics after 0.05 s, waiting for up to 15 s"]
 
 
-async def test_an_address_is_named_again_after_it_answered(
-    warn_quickly: None, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_address_is_named_again_after_it_answered(caplog: pytest.LogCaptureFixture) -> None:
     slow = SlowAnswers()
 
     async def wait(count: int) -> None:
         with slow.watch("a:1", "GET /x", 5.0, 0.0):
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(slow_answers.WARN_AFTER_S + 0.001)
         assert len(list_warnings(caplog)) == count
 
-    await wait(1)
-    slow.record_status("a:1", 503)
-    await wait(1)
-    slow.record_status("a:1", 200)
-    await wait(2)
+    async def run() -> None:
+        await wait(1)
+        slow.record_status("a:1", 503)
+        await wait(1)
+        slow.record_status("a:1", 200)
+        await wait(2)
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(run())
 
 
 async def test_an_intended_wait_is_not_logged(
     warn_quickly: None, scripted: Scripted, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Intended waits: a fetch at the end of a partition, a waiting heartbeat, a join held until others have joined."""
+    """Intended waits: a fetch at the end of a partition, a waiting heartbeat, a join held until others have joined.
+
+    The first warning about the address is about a later request, which has no such wait."""
+    arrived, released = asyncio.Event(), asyncio.Event()
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
-        await asyncio.sleep(0.3)
+        arrived.set()
+        await released.wait()
+        if request.path == "/topics":
+            return web.json_response([])
         return web.json_response({"message": "not now"}, status=503)
 
     async with BrokerClient(await scripted(answer)) as client:
@@ -84,6 +92,16 @@ async def test_an_intended_wait_is_not_logged(
             client.groups.join("g", {"range": b""}),
             client.groups.sync("g", membership),
         ):
+            waiting = asyncio.ensure_future(request)
+            await arrived.wait()
+            later = asyncio.ensure_future(client.topics())
+            await wait_for_warning(caplog)
+            released.set()
             with pytest.raises(Unavailable):
-                await request
-    assert not list_warnings(caplog)
+                await waiting
+            assert await later == []
+            [warning] = list_warnings(caplog)
+            assert "no answer to GET /topics after" in warning
+            caplog.clear()
+            arrived.clear()
+            released.clear()

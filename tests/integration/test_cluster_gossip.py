@@ -3,21 +3,22 @@
 import os
 import random
 import socket
-import time
 import urllib.request
 from collections.abc import Iterable
+from functools import partial
 
 import orjson
 import pytest
 
 from raftlog.testing import Cluster
-from raftlog.testing.cluster import POLL_SECONDS
 from raftlog.testing.http import ask
 from tests.integration.cluster_load import Load, check_stored, create_topic
+from tests.waiting import block_until
 
 WAIT_S = 30.0
 ENOUGH = 50
-LOSS_WATCHED_S = 30.0
+PROBES_WATCHED = 30
+"""Probes by each broker while datagrams are lost; it sends about two in a second."""
 
 
 def member_states(cluster: Cluster, at: int) -> dict[int, str]:
@@ -27,11 +28,11 @@ def member_states(cluster: Cluster, at: int) -> dict[int, str]:
 
 
 def wait_states(cluster: Cluster, expected: dict[int, str], at: Iterable[int]) -> None:
-    until = time.monotonic() + WAIT_S
     for node in at:
-        while not expected.items() <= (seen := member_states(cluster, node)).items():
-            assert time.monotonic() < until, f"node {node} sees {seen}, and {expected} is expected"
-            time.sleep(POLL_SECONDS)
+        block_until(
+            lambda node=node: expected.items() <= member_states(cluster, node).items(),
+            lambda node=node: f"node {node} sees {member_states(cluster, node)}, and {expected} is expected",
+        )
 
 
 def all_alive(cluster: Cluster) -> None:
@@ -42,11 +43,9 @@ def wait_logged(cluster: Cluster, node: int, at: dict[int, int], expected: list[
     """Wait until brokers have logged exactly these events of a member in this order, after positions in their logs.
 
     Events that the member is alive may come in addition."""
-    until = time.monotonic() + WAIT_S
     for other, since in at.items():
-        while (said := _logged_events(cluster, other, node, since)) != expected:
-            assert time.monotonic() < until, f"node {other} said {said} of node {node}"
-            time.sleep(POLL_SECONDS)
+        logged = partial(_logged_events, cluster, other, node, since)
+        block_until(lambda logged=logged: logged() == expected, logged)
 
 
 def _logged_events(cluster: Cluster, at: int, node: int, since: int) -> list[str]:
@@ -138,13 +137,18 @@ def test_garbage_at_the_gossip_port_is_counted_and_changes_nothing(cluster: Clus
     for head in (b"", b"\xff\xff\xff\xff", b"\x00\x00\x00\x40" + os.urandom(64)):
         with socket.create_connection((host, int(port))) as stream:
             stream.sendall(head)
-    until = time.monotonic() + WAIT_S
-    while sum(refused_messages(cluster, 1).values()) < 300:
-        assert time.monotonic() < until, refused_messages(cluster, 1)
-        time.sleep(POLL_SECONDS)
+    block_until(lambda: sum(refused_messages(cluster, 1).values()) >= 300, lambda: refused_messages(cluster, 1))
     assert {"truncated", "foreign", "oversize", "cluster"} <= refused_messages(cluster, 1).keys()
     all_alive(cluster)
     cluster.wait_healthy()
+
+
+def count_probes(cluster: Cluster, node: int) -> int:
+    """Return the number of probes that a broker has sent."""
+    with urllib.request.urlopen(f"http://{cluster.nodes[node].http}/metrics", timeout=WAIT_S) as answer:
+        lines = answer.read().decode().splitlines()
+    [count] = [line.split(" ")[1] for line in lines if line.startswith("raftlog_gossip_probes_total ")]
+    return int(float(count))
 
 
 def refused_messages(cluster: Cluster, node: int) -> dict[str, float]:
@@ -177,6 +181,12 @@ def test_with_a_third_of_all_datagrams_lost_no_member_is_declared_dead(cluster: 
     all_alive(cluster)
     log_sizes = {node: len(cluster.nodes[node].log_text()) for node in cluster.nodes}
     cluster.lose_gossip(0.3)
-    time.sleep(LOSS_WATCHED_S)  # what shall not happen cannot be waited for
+    for node in cluster.nodes:
+        enough = count_probes(cluster, node) + PROBES_WATCHED
+        block_until(
+            lambda node=node, enough=enough: count_probes(cluster, node) >= enough,
+            lambda node=node: count_probes(cluster, node),
+            within_s=4 * WAIT_S,
+        )
     for node, size in log_sizes.items():
         assert '"member_dead"' not in cluster.nodes[node].log_text()[size:]

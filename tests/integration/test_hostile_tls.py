@@ -4,7 +4,9 @@ Random and replayed exchanges, old versions of TLS, another host name, expired c
 
 import asyncio
 import contextlib
+import os
 import random
+import signal
 import ssl
 import time
 import warnings
@@ -37,6 +39,7 @@ from raftlog.testing import BrokerProcess, Cluster
 from raftlog.testing.http import ask
 from tests.kafka.harness import make_request
 from tests.security.test_sasl import SEEDS, mutate
+from tests.waiting import block_until
 
 _SIZE: Final = Struct(">i")
 _CORRELATION_BYTES: Final = 4
@@ -208,12 +211,18 @@ async def test_downgraded_tls_is_refused(cluster: Cluster, listener: str) -> Non
     await writer.wait_closed()
 
 
-def issue(directory: Path, names: list[x509.GeneralName], seconds: float) -> tuple[str, list[str]]:
+def issue(
+    directory: Path, names: list[x509.GeneralName], seconds: float, stem: str = "node-1"
+) -> tuple[str, list[str]]:
     """Issue a certificate of a broker; return the authority, and the flags of `serve`."""
     authority = PrivateAuthority(str(directory))
     usages = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
-    issued = authority._issue("node-1", "raftlog node 1", names, usages, seconds / 86_400)  # type: ignore[arg-type]
+    issued = authority._issue(stem, "raftlog node 1", names, usages, seconds / 86_400)  # type: ignore[arg-type]
     return authority.certificate, ["--tls-certificate", issued.certificate, "--tls-key", issued.key]
+
+
+LEFT_S = 4.0
+"""Time until a certificate expires, in which a broker loads it."""
 
 
 def refusal_of_librdkafka(kafka: str, ca: str) -> str:
@@ -241,13 +250,18 @@ def test_a_broker_with_another_host_name_is_refused(tmp_path: Path) -> None:
 def test_an_expired_certificate_is_reported_and_refused(tmp_path: Path) -> None:
     """Expiry while the broker runs: clients refuse new connections, and health names the certificate."""
     names: list[x509.GeneralName] = [x509.DNSName("localhost")]
-    began = time.time()
-    ca, flags = issue(tmp_path / "tls", names, seconds := 12.0)
+    ca, flags = issue(tmp_path / "tls", names, 86_400)
     with BrokerProcess(tmp_path / "data", *flags, "--kafka", "127.0.0.1:0") as process:
         http = process.start()["http"].replace("127.0.0.1", "localhost")
         access = BrokerAddresses(http, ca=ca)
         assert ask(http, "/v1/status/ready", access=access)[0] == 200
-        time.sleep(max(0.0, began + seconds + 1 - time.time()))
+        expired_at = time.time() + LEFT_S + 1
+        _, short = issue(tmp_path / "tls", names, LEFT_S, "node-1-short")
+        for new, present in zip(short[1::2], flags[1::2], strict=True):
+            os.replace(new, present)
+        os.kill(process.pid, signal.SIGHUP)
+        block_until(lambda: process.log_text().count('"tls_reloaded"') == 2, process.log_text)
+        block_until(lambda: time.time() > expired_at)
         with pytest.raises(RaftlogError, match="certificate has expired"), BrokerClient(access) as client:
             client.brokers()
         assert "certificate verify failed" in refusal_of_librdkafka(process.ready["kafka"], ca)

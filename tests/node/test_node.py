@@ -23,8 +23,9 @@ from raftlog.storage.real_disk import RealDisk
 from raftlog.storage.roll import RollMember
 from raftlog.storage.syncs.aio_syncs import AioSyncs
 from raftlog.types import NodeId
-from tests.node.nodes import GROUP, WITHIN_S, first_roll, run_cluster, settings_of, soon, values_of
+from tests.node.nodes import GROUP, first_roll, run_cluster, settings_of, soon, values_of
 from tests.storage.kernel_events import fail_syncs, hold_events
+from tests.waiting import until
 
 VALUES = [b"%d" % number for number in range(50)]
 
@@ -178,12 +179,14 @@ async def test_a_stop_answers_requests_under_way(tmp_path: Path, monkeypatch: py
             await may_answer.wait()
             return Answer("done")
 
-        async def handed_over(seconds: float) -> int:
-            two.loop.call_later(0.05, may_answer.set)  # nothing else has to be done before the end by then
-            return 0
+        wait_until_quiet = two._requests.wait_until_quiet
+
+        async def answer_when_quiet_is_awaited(seconds: float) -> None:
+            two.loop.call_soon(may_answer.set)  # nothing else has to be done before the end by then
+            await wait_until_quiet(seconds)
 
         two.on_request("slowly", slowly)
-        monkeypatch.setattr(two.leaders, "hand_over_all", handed_over)
+        monkeypatch.setattr(two._requests, "wait_until_quiet", answer_when_quiet_is_awaited)
         pending = asyncio.ensure_future(cluster.nodes[1].ask(NodeId(2), "slowly", None, (), soon()))
         await asked.wait()
         await cluster.stop(2)
@@ -325,9 +328,8 @@ async def test_a_start_of_another_node_is_saved_at_once(tmp_path: Path) -> None:
 
         (known,) = node.transport.memory.records()
         assert known.boot_id is not None
-        async with asyncio.timeout(WITHIN_S):
-            while kept() != [[2, 2, known.boot_id.hex()]]:
-                await asyncio.sleep(0.01)
+        boot_id = known.boot_id.hex()
+        await until(lambda: kept() == [[2, 2, boot_id]], kept)
 
 
 async def test_a_damaged_peers_file_is_moved_aside(tmp_path: Path) -> None:

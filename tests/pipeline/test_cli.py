@@ -5,7 +5,7 @@ The jobs are stood in for; `tests/pipeline/spark/test_cli.py` and the walk-throu
 
 import json
 import sys
-import time
+import threading
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,6 +19,7 @@ from raftlog.cli import main
 from raftlog.cli.pipeline import job as pipeline_job
 from raftlog.cli.pipeline.replay import read_targets
 from raftlog.client import BrokerAddresses
+from tests.waiting import WITHIN_S
 
 BOOTSTRAP = "127.0.0.1:1"
 
@@ -110,13 +111,19 @@ def test_without_a_terminal_each_long_step_prints_a_line(
     jobs: FakeJobs, run: Callable[..., CommandResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pipeline_job, "STEP_PRINTED_AFTER_S", 0.01)
-    made = pipeline.local_session
+    made, print_once = pipeline.local_session, pipeline_job._Steps.print_once
+    is_printed = threading.Event()
 
-    def slow(*args: Any) -> Any:
-        time.sleep(0.2)  # Spark's own start, which takes seconds
+    def print_and_note(steps: Any) -> None:
+        print_once(steps)
+        is_printed.set()
+
+    def start_slowly(*args: Any) -> Any:
+        assert is_printed.wait(WITHIN_S)
         return made(*args)
 
-    monkeypatch.setattr(pipeline, "local_session", slow, raising=False)
+    monkeypatch.setattr(pipeline_job._Steps, "print_once", print_and_note)
+    monkeypatch.setattr(pipeline, "local_session", start_slowly, raising=False)
     assert run("verify", str(tmp_path), "--json").err.splitlines()[0] == "starting Spark"
 
 
