@@ -52,7 +52,8 @@ def test_ctrl_c_ends_the_bench_at_once_and_deletes_its_topic(
 
 
 def test_impossible_options_are_refused(run: Run) -> None:
-    run("bench", "--mix", "shout=1", expect=2)
-    run("bench", "--local", "1", "--topic", "t", expect=2)
-    run("bench", "--clients", "1000", "--in-flight", "1000", expect=2)
-    run("bench", "--bootstrap", "127.0.0.1:1", expect=1)
+    assert b"'shout=1' is not KIND=WEIGHT" in run("bench", "--mix", "shout=1", expect=2).stderr
+    assert b"leave out --topic" in run("bench", "--local", "1", "--topic", "t", expect=2).stderr
+    too_many = run("bench", "--clients", "1000", "--in-flight", "1000", expect=2)
+    assert b"1000 clients with 1000 operations in flight each are too many" in too_many.stderr
+    assert b"no broker answers" in run("bench", "--bootstrap", "127.0.0.1:1", expect=1).stderr

@@ -93,7 +93,8 @@ def test_an_unreachable_broker_is_reported(run: Any, unused_tcp_port: int) -> No
 def test_the_second_address_of_the_environment_is_used_if_the_first_is_down(
     broker: BrokerProcess, run: Any, unused_tcp_port: int
 ) -> None:
-    run("topic", "list", env={"RAFTLOG_BOOTSTRAP": f"127.0.0.1:{unused_tcp_port},{broker.address}"})
+    env = {"RAFTLOG_BOOTSTRAP": f"127.0.0.1:{unused_tcp_port},{broker.address}"}
+    assert run("topic", "create", "by-second", env=env).stdout == b"created by-second, 1 partition\n"
 
 
 def test_a_flag_is_read_from_the_environment(broker: BrokerProcess, run: Any) -> None:

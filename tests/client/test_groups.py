@@ -128,6 +128,8 @@ async def test_a_long_poll_may_take_its_whole_timeout(
     scripts.answers["POST /groups/g/heartbeat"] = (200, {})
     async with BrokerClient([await scripted(scripts)]) as client:
         await client.groups.heartbeat("g", ME, wait_ms=30_000, timeout_ms=0)
+    ((_, query, body),) = scripts.asked
+    assert (query["timeout"], body["wait_ms"]) == ("0", 30_000)
 
 
 async def test_a_reset_is_sent_with_its_arguments(scripted: Any, scripts: ScriptedAnswers) -> None:

@@ -113,6 +113,7 @@ def test_a_cancelled_sync_is_not_answered() -> None:
     gone = harness.sync(two.member_id, 1)
     harness.cancel(gone)
     harness.sync_all([one, two])
+    assert harness.is_waiting(gone)
 
 
 # heartbeats and sessions
@@ -372,6 +373,7 @@ def test_a_group_with_a_pending_join_is_not_deleted() -> None:
     harness = GroupHarness()
     harness.join(requires_known_id=True)
     harness.answer_of(harness.delete(), GroupNotEmpty)
+    assert harness.machine.names() == ["readers"]
 
 
 def test_a_cancelled_deletion_is_still_executed() -> None:

@@ -59,7 +59,11 @@ async def test_a_listener_serves_its_address_until_it_stops(broker: Broker) -> N
 
 
 async def test_stop_before_start_does_nothing(broker: Broker) -> None:
-    await make_listener(broker).stop(1.0, 1.0)
+    listener = make_listener(broker)
+    await listener.stop(1.0, 1.0)
+    await listener.start()
+    assert port_of(listener) > 0
+    await listener.stop(1.0, 1.0)
 
 
 async def test_an_address_in_use_is_refused(broker: Broker) -> None:

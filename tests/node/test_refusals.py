@@ -15,7 +15,7 @@ from raftlog.raft import RaftSettings, ReplicaId
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.rpc.handshake import HandshakeRefusal, Reason
 from raftlog.types import NodeId
-from tests.node.nodes import GROUP, run_cluster, settings_of, soon
+from tests.node.nodes import GROUP, run_cluster, settings_of, soon, values_of
 
 STALE = (Reason.STALE_BOOT_EPOCH, Reason.STALE_JOURNAL, Reason.COPIED_DISK)
 MISTAKEN = (Reason.CLUSTER_ID, Reason.OWN_NODE_ID, Reason.NODE_ID_TWICE)
@@ -78,6 +78,7 @@ async def test_a_sole_voter_leads_at_once_after_its_creation_and_after_a_start(t
         await cluster.stop()
         await cluster.start()
         await cluster.write(b"two")
+        assert values_of(cluster.nodes[1]) == [b"one", b"two"]
 
 
 async def test_the_preferred_leader_of_a_new_group_leads_at_once(tmp_path: Path) -> None:

@@ -120,10 +120,14 @@ def grant_votes(replica: LoneFollower) -> None:
 def test_no_message_breaks_an_invariant(log: list[int], data: st.DataObject, taken: list[Any]) -> None:
     replica = LoneFollower(*log, committed=data.draw(st.integers(0, len(log))))
     for action in taken:
+        term, committed, terms = replica.core.term, replica.core.committed_index, replica.terms()
         try:
             run_action(replica, action)
         except RefusedMessage:
             return  # the driver stops a replica that a member contradicts; before that nothing is broken
+        assert replica.core.term >= term
+        assert replica.core.committed_index >= committed
+        assert replica.terms()[:committed] == terms[:committed]
 
 
 @settings(max_examples=80)

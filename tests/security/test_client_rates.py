@@ -230,11 +230,15 @@ class TestMutations:
 
     def test_others_and_clients_without_a_quota_are_free(self) -> None:
         rates = self.limit(1.0)
-        with rates.mutation(ALICE._replace(principal="bob"), 1_000):
+        bob = ALICE._replace(principal="bob")
+        with rates.mutation(bob, 1_000):
             pass
+        assert rates.delay_s(bob, MUTATIONS) == 0
         with UNLIMITED.mutation(ALICE, 1_000):
             pass
+        assert UNLIMITED.delay_s(ALICE, MUTATIONS) == 0
         self.change(rates, 1)
+        assert rates.delay_s(ALICE, MUTATIONS) == 0
 
 
 def test_throttled_requests_are_counted_by_their_quota() -> None:

@@ -27,6 +27,7 @@ from raftlog.testing.http import ask
 from tests.integration.cluster_load import create_topic
 from tests.kafka.clients.drivers import Kcat
 from tests.security.tokens import AUDIENCE, ISSUER, TokenIssuer
+from tests.waiting import block_until
 
 ISSUING = TokenIssuer()
 PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -60,6 +61,13 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def put_user(cluster: Cluster, name: str, password: str) -> None:
     body = {"name": name, "password": password}
     assert ask(cluster.nodes[1].http, "/v1/security/users", method="POST", body=body)[0] == 204
+
+
+def count_records(cluster: Cluster) -> int:
+    """Return the number of committed records; clients with acks=1 get their answer before."""
+    status, offsets = ask(cluster.nodes[1].http, f"/topics/{TOPIC}/partitions/0/offsets")
+    assert status == 200, offsets
+    return int(offsets["end_offset"])
 
 
 def token(**claims: Any) -> str:
@@ -166,12 +174,16 @@ TOKEN_CLIENTS: Final = [by_librdkafka, by_aiokafka, by_kafka_python]
 @pytest.mark.parametrize("mechanism", PASSWORD_MECHANISMS)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_passwords(secured: Cluster, client: Client, mechanism: str) -> None:
+    before = count_records(secured)
     client(secured, Login(mechanism))
+    block_until(lambda: count_records(secured) == before + 1)
 
 
 @pytest.mark.parametrize("client", TOKEN_CLIENTS)
 def test_tokens(secured: Cluster, client: Client) -> None:
+    before = count_records(secured)
     client(secured, Login("OAUTHBEARER", token=token()))
+    block_until(lambda: count_records(secured) == before + 1)
 
 
 @pytest.mark.parametrize("client", [by_librdkafka, by_kcat, by_aiokafka])
