@@ -192,7 +192,7 @@ async def test_without_dead_letters_the_loop_fails_and_commits_nothing_after_the
 async def test_a_slow_handler_limits_buffered_records_and_stays_in_the_group(
     live: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While no record can be taken, the loop goes on polling, which keeps its membership."""
+    """The loop continues to poll while no record can be taken, which keeps its membership."""
     polls = 0
     poll = Consumer.poll
 

@@ -221,7 +221,7 @@ def issue(
     return authority.certificate, ["--tls-certificate", issued.certificate, "--tls-key", issued.key]
 
 
-LEFT_S = 4.0
+LEFT_S = 6.0
 """Time until a certificate expires, in which a broker loads it."""
 
 
@@ -260,7 +260,7 @@ def test_an_expired_certificate_is_reported_and_refused(tmp_path: Path) -> None:
         for new, present in zip(short[1::2], flags[1::2], strict=True):
             os.replace(new, present)
         os.kill(process.pid, signal.SIGHUP)
-        block_until(lambda: process.log_text().count('"tls_reloaded"') == 2, process.log_text)
+        block_until(lambda: process.log_text().count('"tls_reloaded"') >= 2, process.log_text)
         block_until(lambda: time.time() > expired_at)
         with pytest.raises(RaftlogError, match="certificate has expired"), BrokerClient(access) as client:
             client.brokers()

@@ -57,8 +57,9 @@ class SecureBroker(NamedTuple):
         """Wait for an event in the broker's log; return its fields."""
 
         def find() -> list[dict[str, Any]]:
-            lines = map(json.loads, (self.directory / "log").read_text().splitlines())
-            return [fields for fields in lines if fields["event"] == name]
+            text = (self.directory / "log").read_text()
+            whole = text[: text.rfind("\n") + 1]  # the last line may be incomplete
+            return [fields for fields in map(json.loads, whole.splitlines()) if fields["event"] == name]
 
         return block_until(find, lambda: name)[0]
 
