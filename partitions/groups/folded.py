@@ -190,6 +190,13 @@ class FoldedGroups(FoldedLog[Key, Value]):
         assert record is None or isinstance(record, GroupProducerRecord), f"producer {producer_id} with {record}"
         return record
 
+    def is_producer_ahead(self, group: str, producer_id: int) -> bool:
+        """Return whether entries of a producer's transactions in a group are expected."""
+        ahead = self._pending_ahead.get(group, ())
+        return GroupProducerKey(group, producer_id) in self._ahead or any(
+            key.producer_id == producer_id for key in ahead
+        )
+
     def names(self) -> set[str]:
         """Return the names of groups with an applied group record or offset."""
         return self.groups.keys() | self.offsets.keys()

@@ -101,7 +101,8 @@ class GroupTransactions:
         key = GroupProducerKey(group, marker.producer_id)
         if not _is_repeated(marker, known):
             self._revoke_permission(key, marker.number)
-        await self._coordinator.wait_for_pending(deadline)  # a commit that is being appended may still be refused
+        if self._folded.is_producer_ahead(*key):
+            await self._coordinator.wait_for_pending(deadline)  # a commit that is being appended may still be refused
         known = await self._check_marker(group, marker, deadline)
         if _is_repeated(marker, known):
             await self._coordinator.wait_for_pending(deadline)  # the first one may be being appended

@@ -216,8 +216,7 @@ async def test_a_marker_that_comes_again_does_not_end_the_next_transaction(world
 
 
 async def test_a_repeated_marker_is_answered_once_the_first_one_is_committed(world: TransactionsHarness) -> None:
-    plain = {PLACE: OffsetCommit(Offset(3))}
-    commit = asyncio.ensure_future(world.coordinator.offsets.commit("g", plain, NOBODY, deadline_in(10_000)))
+    commit = asyncio.ensure_future(world.start_commit())  # both markers wait for it
     await run_pending_tasks()
     first, second = (asyncio.ensure_future(world.start_end(False, number=5)) for _ in range(2))
     await run_pending_tasks()
@@ -382,6 +381,25 @@ async def test_a_marker_waits_for_commits_that_are_being_appended(world: Transac
             await each
     await world.end(True)
     assert world.committed() == {}, "the offsets were refused"
+
+
+async def test_a_marker_shares_an_append_with_commits_of_other_producers(world: TransactionsHarness) -> None:
+    await world.commit_pending()
+    others = []
+    for producer_id in (8, 9):  # one is in flight, and the next append has the other
+        commit = world.start_commit({OTHER: producer_id}, producer_id=producer_id, name=f"of {producer_id}")
+        others.append(asyncio.ensure_future(commit))
+        await run_pending_tasks()
+    end = asyncio.ensure_future(world.start_end(True))
+    await run_pending_tasks()
+    for _ in range(2):
+        assert not end.done()
+        assert len(world.replica.waiting) == 1
+        world.replica.commit()
+        await run_pending_tasks()
+    assert not world.replica.waiting
+    await asyncio.gather(end, *others)
+    assert world.committed() == {PLACE: 9}
 
 
 async def test_pending_offsets_and_permissions_are_bounded(
