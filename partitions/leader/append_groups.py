@@ -1,12 +1,12 @@
 """Groups of appends to one partition that are proposed together.
 
     arrived in one turn → few bytes of the partition in flight → proposed at the end of the turn
-                        → many in flight                       → gathered, until GROUP_BYTES are gathered, one in flight
+                        → BUSY_BYTES in flight                 → gathered, until GROUP_BYTES are gathered, one in flight
                                                                  ends, or GATHER_S have passed
 
 A proposal has a price at each replica: a turn, a message, a write, a sync. How many appends arrive in one turn depends
-on the client and on TLS, so a busy partition gathers more of them. Clients with fewer bytes in flight than GROUP_BYTES
-never wait. Used by `appends`."""
+on the client and on TLS, so a busy partition gathers more of them. Clients that have fewer bytes than BUSY_BYTES in
+flight never wait. Used by `appends`."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,8 +15,11 @@ from typing import Final
 from raftlog.partitions.leader.enlistments import LeaderAppend
 from raftlog.partitions.replica import Replica
 
+BUSY_BYTES: Final = 384 * 1024
+"""Bytes in flight from which on the appends of a partition wait for others: more than five batches of 64 KiB, since a
+producer of Kafka has five requests in flight (`max.in.flight.requests.per.connection`)."""
 GROUP_BYTES: Final = 256 * 1024
-"""Bytes in flight from which on the appends of a partition wait until as many are gathered."""
+"""Gathered bytes that are proposed in any case."""
 GATHER_S: Final = 0.01
 """Maximum time for which appends are gathered."""
 
@@ -74,7 +77,7 @@ class AppendGroups:
         self._is_due = False
         gathered, self._gathered = self._gathered, {}
         for replica, appends in gathered.items():
-            is_busy = self._in_flight.get(replica, 0) >= GROUP_BYTES
+            is_busy = self._in_flight.get(replica, 0) >= BUSY_BYTES
             if is_busy and sum([each.size for each in appends]) < GROUP_BYTES:
                 self._gathered[replica] = appends
             else:

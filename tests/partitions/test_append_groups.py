@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from raftlog.partitions.leader.append_groups import GROUP_BYTES, AppendGroups
+from raftlog.partitions.leader.append_groups import BUSY_BYTES, GROUP_BYTES, AppendGroups
 
 
 class Proposals:
@@ -44,13 +44,13 @@ async def test_appends_of_one_turn_are_one_group_for_each_partition(proposals: P
 
 async def test_a_partition_with_few_bytes_in_flight_does_not_wait(proposals: Proposals) -> None:
     for number in range(4):
-        proposals.add(str(number), GROUP_BYTES // 4 - 1)
+        proposals.add(str(number), BUSY_BYTES // 4)
         await asyncio.sleep(0)
     assert proposals.proposed == [["0"], ["1"], ["2"], ["3"]]
 
 
 async def test_a_busy_partition_gathers_until_an_append_ends(proposals: Proposals) -> None:
-    proposals.add("large", GROUP_BYTES)
+    proposals.add("large", BUSY_BYTES)
     await asyncio.sleep(0)
     for name in ("a", "b", "c"):
         proposals.add(name, 10)
@@ -58,13 +58,13 @@ async def test_a_busy_partition_gathers_until_an_append_ends(proposals: Proposal
     proposals.add("other", 10, "q")
     await asyncio.sleep(0)
     assert proposals.proposed == [["large"], ["other"]], "another partition does not wait"
-    proposals.end(GROUP_BYTES)
+    proposals.end(BUSY_BYTES)
     await asyncio.sleep(0)
     assert proposals.proposed[2:] == [["a", "b", "c"]]
 
 
 async def test_a_busy_partition_proposes_a_full_group(proposals: Proposals) -> None:
-    proposals.add("large", GROUP_BYTES)
+    proposals.add("large", BUSY_BYTES)
     await asyncio.sleep(0)
     proposals.add("a", GROUP_BYTES - 1)
     await asyncio.sleep(0)
@@ -75,7 +75,7 @@ async def test_a_busy_partition_proposes_a_full_group(proposals: Proposals) -> N
 
 
 async def test_an_append_waits_for_a_bounded_time_if_none_ends(proposals: Proposals) -> None:
-    proposals.add("large", GROUP_BYTES)
+    proposals.add("large", BUSY_BYTES)
     await asyncio.sleep(0)
     proposals.one_more.clear()
     proposals.add("a", 10)
@@ -84,7 +84,7 @@ async def test_an_append_waits_for_a_bounded_time_if_none_ends(proposals: Propos
 
 
 async def test_gathered_appends_are_returned_at_the_end(proposals: Proposals) -> None:
-    proposals.add("large", GROUP_BYTES)
+    proposals.add("large", BUSY_BYTES)
     await asyncio.sleep(0)
     proposals.add("a", 10)
     proposals.add("b", 10)

@@ -292,7 +292,7 @@ async def test_an_append_that_is_gathered_at_its_deadline_is_not_proposed(lone, 
 
     monkeypatch.setattr(replica, "append", keep)
     monkeypatch.setattr(append_groups, "GATHER_S", 60.0)
-    first = asyncio.create_task(lone.produce(make_batch(bytes(append_groups.GROUP_BYTES))))
+    first = asyncio.create_task(lone.produce(make_batch(bytes(append_groups.BUSY_BYTES))))
     await until(lambda: proposed)
     answer = await lone.produce_all({("t", 0): make_batch(b"a")}, timeout_ms=30)
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NOT_ENOUGH_REPLICAS
