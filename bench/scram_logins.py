@@ -11,8 +11,8 @@ import secrets
 import struct
 import subprocess
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
-from typing import Any, Final, Self
+from collections.abc import Generator, Sequence
+from typing import Any, Final, Self, TypeAlias
 
 from bench.measure import require
 from bench.samples import percentile
@@ -22,9 +22,11 @@ _AUTHENTICATE: Final = (36, 0)
 _MECHANISM: Final = b"SCRAM-SHA-256"
 _LOGIN_S_MAX: Final = 30.0
 _END_S_MAX: Final = 60.0
+Request: TypeAlias = tuple[tuple[int, int], bytes]
+"""Key and version of a Kafka API, and the body of a request."""
 
 
-class _ScramClient:
+class ScramClient:
     """Client that logs in many times as one user."""
 
     def __init__(self, user: str, password: str) -> None:
@@ -43,45 +45,61 @@ class _ScramClient:
         """Open a connection, log in, and close it. Raises `OSError` and `MeasureFailed`."""
         reader, writer = await asyncio.open_connection(host, port)
         try:
-            mechanism = struct.pack(">h", len(_MECHANISM)) + _MECHANISM
-            answer = await _ask(reader, writer, _HANDSHAKE, mechanism)
-            require(answer[:2] == b"\0\0", f"the handshake was refused: {answer!r}")
-            bare = f"n={self._user},r={secrets.token_urlsafe(18)}"
-            server_first = await _exchange(reader, writer, f"n,,{bare}")
-            fields = dict(field.split("=", 1) for field in server_first.split(","))
-            salted = self._salt(b64decode(fields["s"]), int(fields["i"]))
-            unsigned = f"c=biws,r={fields['r']}"
-            signed = f"{bare},{server_first},{unsigned}".encode()
-            client_key = _hmac(salted, b"Client Key")
-            signature = _hmac(hashlib.sha256(client_key).digest(), signed)
-            proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
-            server_final = await _exchange(reader, writer, f"{unsigned},p={b64encode(proof).decode()}")
-            expected = b64encode(_hmac(_hmac(salted, b"Server Key"), signed)).decode()
-            require(server_final == f"v={expected}", f"the broker's signature differs: {server_final}")
+            steps = self.log_in_steps()
+            request: Request | None = next(steps)
+            while request is not None:
+                writer.write(encode_request(*request))
+                size = int.from_bytes(await reader.readexactly(4), "big")
+                request = next_request(steps, (await reader.readexactly(size))[4:])
         finally:
             writer.close()
+
+    def log_in_steps(self) -> Generator[Request, bytes, None]:
+        """Yield the requests of a login, each after the answer to the one before. Raises `MeasureFailed`.
+
+        Answers are passed without their correlation id."""
+        answer = yield _HANDSHAKE, struct.pack(">h", len(_MECHANISM)) + _MECHANISM
+        require(answer[:2] == b"\0\0", f"the handshake was refused: {answer!r}")
+        bare = f"n={self._user},r={secrets.token_urlsafe(18)}"
+        server_first = yield from _exchange(f"n,,{bare}")
+        fields = dict(field.split("=", 1) for field in server_first.split(","))
+        salted = self._salt(b64decode(fields["s"]), int(fields["i"]))
+        unsigned = f"c=biws,r={fields['r']}"
+        signed = f"{bare},{server_first},{unsigned}".encode()
+        client_key = _hmac(salted, b"Client Key")
+        signature = _hmac(hashlib.sha256(client_key).digest(), signed)
+        proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+        server_final = yield from _exchange(f"{unsigned},p={b64encode(proof).decode()}")
+        expected = b64encode(_hmac(_hmac(salted, b"Server Key"), signed)).decode()
+        require(server_final == f"v={expected}", f"the broker's signature differs: {server_final}")
 
 
 def _hmac(key: bytes, data: bytes) -> bytes:
     return hmac.digest(key, data, "sha256")
 
 
-async def _exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, message: str) -> str:
-    """Send a message of the client, and return the server's message."""
+def _exchange(message: str) -> Generator[Request, bytes, str]:
+    """Yield the request with a message of the client, and return the server's message."""
     token = message.encode()
-    answer = await _ask(reader, writer, _AUTHENTICATE, struct.pack(">i", len(token)) + token)
+    answer = yield _AUTHENTICATE, struct.pack(">i", len(token)) + token
     error, size = struct.unpack_from(">hh", answer)
     at = 4 + max(0, size)
     require(error == 0, f"the login was refused with {error}: {answer[4:at].decode()}")
     return answer[at + 4 :].decode()
 
 
-async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, api: tuple[int, int], body: bytes) -> bytes:
-    """Send a Kafka request of an API key and version; return the answer without its correlation id."""
+def next_request(steps: Generator[Request, bytes, None], answer: bytes) -> Request | None:
+    """Return the next request of a login after an answer, or None if the login is complete."""
+    try:
+        return steps.send(answer)
+    except StopIteration:
+        return None
+
+
+def encode_request(api: tuple[int, int], body: bytes) -> bytes:
+    """Return a Kafka request of an API key and version, with its length."""
     request = struct.pack(">hhih", *api, 1, -1) + body
-    writer.write(struct.pack(">i", len(request)) + request)
-    size = int.from_bytes(await reader.readexactly(4), "big")
-    return (await reader.readexactly(size))[4:]
+    return struct.pack(">i", len(request)) + request
 
 
 def log_in(address: str, user: str, password: str, count: int, seconds: float) -> dict[str, Any]:
@@ -92,7 +110,7 @@ def log_in(address: str, user: str, password: str, count: int, seconds: float) -
 async def _log_in(address: str, user: str, password: str, count: int, seconds: float) -> dict[str, Any]:
     """Log in `count` times, evenly spread over `seconds`; return the latencies."""
     host, _, port = address.rpartition(":")
-    client, loop = _ScramClient(user, password), asyncio.get_running_loop()
+    client, loop = ScramClient(user, password), asyncio.get_running_loop()
     begin = loop.time()
     took: list[float] = []
 

@@ -87,6 +87,17 @@ class SecuredCluster:
         assert self.cluster.security is not None, "a cluster with TLS has an authority"
         return {**settings, **login, "security.protocol": "SASL_SSL", "ssl.ca.location": self.cluster.security.ca}
 
+    @property
+    def kafka_login(self) -> dict[str, str]:
+        """`login` of `kafka_batches.produce`: user and password, and with TLS the path of the authority."""
+        if self.security is Security.NONE:
+            return {}
+        login = {"user": USER, "password": PASSWORD}
+        if self.security is Security.PERMISSIONS:
+            return login
+        assert self.cluster.security is not None, "a cluster with TLS has an authority"
+        return {**login, "authority": self.cluster.security.ca}
+
     def end_offset(self) -> int:
         """Return the end offset of the topic's only partition."""
         return int(self._request("GET", f"/topics/{TOPIC}/partitions/0/offsets")["end_offset"])

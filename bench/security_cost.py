@@ -6,7 +6,7 @@ from importlib import import_module
 from statistics import median
 from typing import Any, Final
 
-from bench import load, open_loop, scram_logins
+from bench import kafka_batches, load, open_loop, scram_logins
 from bench.child import command_for, run_in_child
 from bench.cluster_http import TOPIC
 from bench.measure import Figure, Measure, MeasureFailed, Values, Workspace, require
@@ -72,6 +72,7 @@ def run_batches(workspace: Workspace) -> Values:
     pool = batches(_DIFFERENT_BATCHES, BATCH_RECORDS)
     http: dict[Security, list[float]] = {each: [] for each in Security}
     kafka: dict[Security, list[float]] = {each: [] for each in Security}
+    prepared: dict[Security, list[float]] = {each: [] for each in Security}
     acknowledged = dict.fromkeys(Security, 0)
     with workspace.directory() as directory, ExitStack() as running:
         places: dict[Security, SecuredCluster] = {}
@@ -95,18 +96,30 @@ def run_batches(workspace: Workspace) -> Values:
             sent = run_in_child(produce_by_kafka, **given)
             kafka[security].append(sent["mb_per_s"])
             acknowledged[security] += sent["delivered"]
+        for security in _ORDER:
+            workspace.show_stage(f"{security.value}, prepared batches")
+            place = places[security]
+            given = {"topic": TOPIC, "in_flight": IN_FLIGHT, "records": BATCH_RECORDS, "login": place.kafka_login}
+            times = {"warm_s": KAFKA_WARM_S, "seconds": KAFKA_S}
+            sent = run_in_child(kafka_batches.produce, address=place.leader.kafka, **given, **times)
+            prepared[security].append(sent["batches_per_s"] * len(pool[0]) / 1e6)
+            acknowledged[security] += sent["batches"] * BATCH_RECORDS
         for security, place in places.items():
             end, most = place.end_offset(), 2 * IN_FLIGHT * BATCH_RECORDS
             is_sound = acknowledged[security] <= end <= acknowledged[security] + most
             require(is_sound, f"{acknowledged[security]} acknowledged {security.value}, and {end} are there")
     plain, kafka_plain = median(http[Security.NONE]), median(kafka[Security.NONE])
+    prepared_plain = median(prepared[Security.NONE])
     return {
         "tls": median(http[Security.TLS]) / plain,
         "permissions": median(http[Security.PERMISSIONS]) / plain,
         "kafka_tls": median(kafka[Security.TLS]) / kafka_plain,
         "kafka_permissions": median(kafka[Security.PERMISSIONS]) / kafka_plain,
+        "prepared_tls": median(prepared[Security.TLS]) / prepared_plain,
+        "prepared_permissions": median(prepared[Security.PERMISSIONS]) / prepared_plain,
         "plain_mb_per_s": plain,
         "kafka_plain_mb_per_s": kafka_plain,
+        "prepared_plain_mb_per_s": prepared_plain,
     }
 
 
@@ -149,16 +162,20 @@ MEASURES = (
         f"Three clusters of three `raftlog serve` run at once: without security; with users and permissions; with TLS "
         f"on every address, users and permissions. One after another, each twice, in an order in which a drift "
         f"cancels, gets {IN_FLIGHT} connections of wrk with a batch of {BATCH_RECORDS} × {VALUE_BYTES} random bytes a "
-        f"request (Basic) for {SECONDS} s, and then one librdkafka producer (SCRAM-SHA-256) that fills batches of "
-        f"64 KiB for {KAFKA_S:g} s. The user is no superuser; its entry is one of 101. In the end each log has the "
-        "acknowledged records.",
+        f"request (Basic) for {SECONDS} s, then one librdkafka producer (SCRAM-SHA-256) that fills batches of 64 KiB "
+        f"for {KAFKA_S:g} s, and then one connection with {IN_FLIGHT} prepared Produce requests of such a batch in "
+        "flight, so that the client has little work. The user is no superuser; its entry is one of 101. In the end "
+        "each log has the acknowledged records.",
         (
             Figure("tls", "HTTP: TLS, Basic and permissions ÷ plain", "×", at_least=0.8),
             Figure("permissions", "HTTP: Basic and permissions ÷ plain", "×", at_least=0.9),
             Figure("kafka_tls", "Kafka: TLS, SCRAM and permissions ÷ plain", "×", at_least=0.8),
             Figure("kafka_permissions", "Kafka: SCRAM and permissions ÷ plain", "×", at_least=0.9),
+            Figure("prepared_tls", "Kafka, prepared batches: TLS, SCRAM and permissions ÷ plain", "×", at_least=0.8),
+            Figure("prepared_permissions", "Kafka, prepared batches: SCRAM and permissions ÷ plain", "×", at_least=0.9),
             Figure("plain_mb_per_s", "HTTP, plain", "MB/s"),
             Figure("kafka_plain_mb_per_s", "Kafka, plain", "MB/s"),
+            Figure("prepared_plain_mb_per_s", "Kafka, prepared batches, plain", "MB/s"),
         ),
         run_batches,
     ),
