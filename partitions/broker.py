@@ -235,14 +235,14 @@ class Broker:
         target = self._topics.get(topic)
         if target is None or target.is_internal or not self.is_ready:
             target = await self._writable_topic(topic, deadline)
-        if partition is not None:
+        if partition is not None and (type(partition) is not int or partition >= len(target.partitions)):
             await self._finder.look_up(target, partition, deadline)
         if producer is not None:
             results = await produce_sequenced(target, partition, records, producer, acks, deadline)
         elif is_large:
             results = await produce_large(target, partition, records, acks, deadline, self._wall_ms())
         elif len(records) == 1 and (queued := try_queue_record(target, partition, records, acks, deadline)):
-            number, _, future, error = queued
+            number, future, error = queued
             base = None
             if future is not None:
                 try:

@@ -1,7 +1,7 @@
 """Produce calls of a few records: spread over partitions, queued there in order, and answered together."""
 
+import asyncio
 from collections.abc import Sequence
-from typing import Final
 
 from raftlog.errors import InvalidArgument, RaftlogError
 from raftlog.partitions.deadline import Deadline
@@ -13,13 +13,13 @@ from raftlog.partitions.routing.topics import Topic
 from raftlog.records import NewRecord
 from raftlog.types import Offset
 
-_ALONE: Final = (0,)
-"""Indexes of the records in a call of one record."""
+_QueuedRecord = tuple[int, "asyncio.Future[int] | None", RaftlogError | None]
+"""Partition of a record, the future of its offset (None with `acks=0`), and the error if it was refused."""
 
 
 def try_queue_record(
     topic: Topic, choice: PartitionChoice, records: Sequence[NewRecord], acks: Acks, deadline: Deadline
-) -> QueuedShare | None:
+) -> _QueuedRecord | None:
     """Queue the record of a call that has one record, without a coroutine; None if its partition's queue is full."""
     number = choice if choice is None or type(choice) is int else choice[0]  # type: ignore[index]
     if number is None:
@@ -27,8 +27,8 @@ def try_queue_record(
     try:
         pending = topic.partition(number).try_queue_record(records, acks, deadline)
     except RaftlogError as error:
-        return QueuedShare(number, _ALONE, None, error)
-    return None if pending is None else QueuedShare(number, _ALONE, pending.future)
+        return number, None, error
+    return None if pending is None else (number, pending.future, None)
 
 
 async def produce_records(

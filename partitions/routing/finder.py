@@ -90,9 +90,11 @@ class Finder:
             highest = choice
         else:
             highest = max((number for number in choice if number is not None), default=0)
+        if highest < len(topic.partitions):
+            return
         key = f"{topic.name}/"  # no topic has such a name
         loop = asyncio.get_running_loop()
-        if highest < len(topic.partitions) or self._unknown_until.get(key, 0.0) > loop.time():
+        if self._unknown_until.get(key, 0.0) > loop.time():
             return
         await self._metadata.barrier(Deadline(max(deadline, deadline_in(_ASK_MS))))
         if highest >= len(topic.partitions):

@@ -4,7 +4,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import repeat
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
@@ -23,6 +23,9 @@ class NewRecord(NamedTuple):
     key: bytes | None = None
     timestamp: int | None = None
     headers: Sequence[tuple[str, bytes | None]] = ()
+
+
+_FIELD_COUNT: Final = len(NewRecord._fields)
 
 
 class BatchBuilder:
@@ -50,18 +53,18 @@ class BatchBuilder:
     def append(self, record: NewRecord | bytes, now_ms: int) -> None:
         """Add one record; raises `InvalidArgument` for values that a record cannot have."""
         number = self.count
-        if not isinstance(record, bytes) and not (isinstance(record, tuple) and len(record) == len(NewRecord._fields)):
+        if isinstance(record, tuple) and len(record) == _FIELD_COUNT:
+            value, key, timestamp, headers = record
+        elif isinstance(record, bytes):
+            value, key, timestamp, headers = NewRecord(record)
+        else:
             hint = "encode it (text.encode())" if isinstance(record, str) else "give bytes or NewRecord(value, key, …)"
             raise InvalidArgument(f"record {number} is {type(record).__name__} {record!r:.60}; {hint}")
         try:
-            if isinstance(record, bytes):
-                self._builder.append(number, now_ms, None, record, [])
-            else:
-                value, key, timestamp, headers = record
-                timestamp = now_ms if timestamp is None else timestamp
-                if timestamp < 0:
-                    raise ValueError("its timestamp is negative")
-                self._builder.append(number, timestamp, key, value, headers if type(headers) is list else list(headers))
+            timestamp = now_ms if timestamp is None else timestamp
+            if timestamp < 0:
+                raise ValueError("its timestamp is negative")
+            self._builder.append(number, timestamp, key, value, headers if type(headers) is list else list(headers))
         except (TypeError, ValueError, OverflowError, AttributeError) as error:
             raise InvalidArgument(
                 f"record {number} cannot be stored: {error}; a record is bytes or a NewRecord, whose key and value are "
