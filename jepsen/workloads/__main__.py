@@ -1,5 +1,6 @@
 """`python -m jepsen.workloads CONFIG`: one client process, started by the runner."""
 
+import asyncio
 import signal
 import sys
 from pathlib import Path
@@ -12,4 +13,7 @@ from jepsen.workloads.client.process import run
 if __name__ == "__main__":
     # Ctrl-C ends the parent process, which then closes the stdin of this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    uvloop.run(run(ClientConfiguration.read(Path(sys.argv[1]))))
+    configuration = ClientConfiguration.read(Path(sys.argv[1]))
+    # aiokafka writes to connections that were closed since; transports of uvloop raise `RuntimeError` for that.
+    run_loop = asyncio.run if configuration.client == "aiokafka" else uvloop.run
+    run_loop(run(configuration))
