@@ -87,10 +87,10 @@ class AioProducer:
             async with asyncio.timeout(START_S):
                 await producer.start()
         except TimeoutError as error:
-            await producer.client.close()
+            await close_producer(producer)
             raise Unavailable("no producer id within the timeout") from error
-        except KafkaError:
-            await producer.client.close()
+        except (KafkaError, asyncio.CancelledError):
+            await close_producer(producer)
             raise
         return producer
 
@@ -108,19 +108,24 @@ class AioProducer:
         if starting is None or not starting.done() or starting.cancelled() or starting.exception() is not None:
             if starting is not None:
                 starting.cancel()
+                await asyncio.wait([starting])
             return
-        producer = starting.result()
         if self._deliveries:
             await asyncio.wait(self._deliveries, timeout=CLOSE_S if timeout_s is None else timeout_s)
-        with suppress(TimeoutError, KafkaError):
-            async with asyncio.timeout(CLOSE_S):
-                if producer._sender is not None:
-                    await producer._sender.close()  # `stop` would go on sending what shall be unknown
-                await producer.client.close()
-        producer._closed = True
+        await close_producer(starting.result())
         for delivery in list(self._deliveries):
             if not delivery.done():
                 delivery.set_exception(OutcomeUnknown("the producer was closed"))
+
+
+async def close_producer(producer: AIOKafkaProducer) -> None:
+    """Close the connections of a producer, started or not; `stop` would send its unsent records first."""
+    with suppress(TimeoutError, KafkaError):
+        async with asyncio.timeout(CLOSE_S):
+            if producer._sender is not None:
+                await producer._sender.close()
+            await producer.client.close()
+    producer._closed = True
 
 
 def _complete(delivery: "asyncio.Future[DeliveredOffset]", accepted: "asyncio.Future[Any]") -> None:

@@ -6,15 +6,14 @@ fences an earlier chain."""
 
 import asyncio
 from collections.abc import Coroutine, Mapping
-from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from aiokafka import AIOKafkaProducer
 from aiokafka import TopicPartition as KafkaPartition
 from aiokafka.errors import KafkaError
 
-from jepsen.workloads.adapters.aio import START_S, AioConsumer, common_settings
-from jepsen.workloads.adapters.library import CLOSE_S, ConsumedRecord
+from jepsen.workloads.adapters.aio import START_S, AioConsumer, close_producer, common_settings
+from jepsen.workloads.adapters.library import ConsumedRecord
 from jepsen.workloads.adapters.transactional import ChainConsumer, ChainSettings, TransactionSettings
 from raftlog.errors import OutcomeUnknown, Unavailable
 from raftlog.types import Offset, TopicPartition
@@ -85,12 +84,7 @@ class AioTransactional:
 
     async def close(self) -> None:
         """Close the connections without ending the transaction; the library's `stop` would wait for it."""
-        with suppress(*_STATE_ERRORS):
-            async with asyncio.timeout(CLOSE_S):
-                if self._producer._sender is not None:
-                    await self._producer._sender.close()
-                await self._producer.client.close()
-        self._producer._closed = True
+        await close_producer(self._producer)
 
 
 class AioChainConsumer(AioConsumer):
