@@ -154,7 +154,7 @@ class SecureCluster:
         def is_found() -> bool:
             """Return whether the partition has a running leader, which is added to `found`."""
             leader = self._ask(f"/topics/{topic}/partitions/0").get("leader")
-            if leader is not None and self.nodes[leader].is_running:
+            if leader in self.nodes and self.nodes[leader].is_running:  # -1 without a leader
                 found.append(leader)
             return bool(found)
 
