@@ -98,13 +98,13 @@ class MetricSources:
         self._router, self._moves, self._replicas, self._budget = router, moves, replicas, budget
 
     def disk_space(self) -> DiskSpace:
-        """Return path, free and total bytes of the data directory's file system; −1 if they cannot be read."""
-        disk, path = self.driver.disk, self.driver.data_dir
+        """Return the space on the data directory's file system; −1 for numbers that cannot be read."""
+        disk, path, room = self.driver.disk, self.driver.data_dir, self.driver.room
         try:
             free, total = disk.free_bytes(path), disk.total_bytes(path)
         except OSError:
             free = total = -1
-        return DiskSpace(path, free, total)
+        return DiskSpace(path, free, total, room.min_free_bytes, room.trend.shrinking_bytes_per_s())
 
     async def read_figures(self) -> Figures:
         """Return the figures of all Raft groups; yield to the event loop between slices."""

@@ -69,11 +69,16 @@ class BrokerUuid(Value, frozen=True):
 
 
 class DiskSpace(Value, frozen=True):
-    """Space on the disk of a broker's directory, in bytes; -1 if the file system does not report a number."""
+    """Space on the disk of a broker's directory, in bytes; -1 if the file system does not report a number.
+
+    With less than `reserve` free, the broker accepts no records. `filling_per_s`: bytes per second by which the free
+    space shrank in the last two minutes, negative if it grew, None if it was not measured yet."""
 
     path: str
     free: int = -1
     total: int = -1
+    reserve: Count = 0
+    filling_per_s: int | None = None
 
 
 class LevelRange(Value, frozen=True):

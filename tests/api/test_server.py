@@ -87,7 +87,7 @@ async def test_a_full_disk_returns_507_and_reads_continue(api, monkeypatch):
     await api.post("/topics/t", {"records": [{"value": 1}]})
     room = api.broker.node.driver.room
     monkeypatch.setattr(room, "min_free_bytes", 1 << 60)
-    room.check(has_waiting_entries=False)
+    room.check(has_waiting_entries=False, now=0.0)
     status, body = await api.post("/topics/t", {"records": [{"value": 2}]})
     assert (status, body["error_code"], body["outcome"]) == (507, 50701, "failed")
     assert (await api.get("/topics/t/partitions/0/records?offset=0"))[0] == 200

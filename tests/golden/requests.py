@@ -57,7 +57,7 @@ RECORD: Final = {
 REGISTRATION: Final = [1, DISK, 3, "host-1", ["h:1", "h:2", "h:3"], 1, 1, False, GROUP]
 STATUS: Final = {
     "version": "0.2.0",
-    "disk": {"path": "/data", "free": 10, "total": 20},
+    "disk": {"path": "/data", "free": 10, "total": 20, "reserve": 5, "filling_per_s": 1},
     "is_working": True,
     "problem": "full",
     "uptime_s": 7,

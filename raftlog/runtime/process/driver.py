@@ -418,7 +418,7 @@ class Driver:
             self._tick_groups()
         self.persister.write_pending()
         try:
-            self.room.check(self.persister.waits_for_room)
+            self.room.check(self.persister.waits_for_room, now)
             self.descriptors.check(self.persister.waits_for_descriptors)
             self.persister.settle_cuts()
             if self.persister.empty_trash():

@@ -12,6 +12,7 @@ from typing import Protocol
 from raftlog.errors import DescriptorsExhausted, StorageFull
 from raftlog.raft import RaftCore, Role
 from raftlog.runtime.log.group_log import GroupLog
+from raftlog.runtime.replica.disk_trend import DiskTrend
 from raftlog.storage.disk import Disk
 from raftlog.storage.temporary_errors import descriptors_exhausted
 
@@ -38,13 +39,18 @@ class DiskRoom:
         """Whether leaders accept no records, and whether followers accept none either."""
         self.is_full = False
         """Whether the disk is full, so that another broker should lead; updated by `check`."""
+        self.trend = DiskTrend()
+        """Free space over the last minutes."""
         self.on_change: Callable[[], None] = lambda: None
         """Called when `is_full` changed."""
 
-    def check(self, has_waiting_entries: bool) -> None:
-        """Read the free space; raises `OSError`. The disk also counts as full while entries wait for room."""
+    def check(self, has_waiting_entries: bool, now: float) -> None:
+        """Read the free space at the time `now` in seconds; raises `OSError`.
+
+        The disk also counts as full while entries wait for room."""
         least = self.min_free_bytes
         free = self.free_bytes = self._disk.free_bytes(self._data_dir)
+        self.trend.note(now, free)
         self.is_low = free < least + (least // 8 if self.is_low else 0)
         self.is_scarce = free < (least + 1) // 2
         was_full, self.is_full = self.is_full, self.is_low or has_waiting_entries

@@ -2,7 +2,7 @@
 
 import { html, useEffect, useRef } from "./view.js";
 import { advice, NoAnswer } from "./request.js";
-import { bytes, localTime, number, utcTime } from "./format.js";
+import { localTime, number, utcTime } from "./format.js";
 import { href } from "./route.js";
 
 // Page frame. The heading receives the focus on a change of route, so that a screen reader reads the new title.
@@ -71,15 +71,6 @@ export const Section = ({ title, note = null, actions = null, children }) => htm
 export const Records = ({ count, isExact }) => count === null || count === undefined ? html`<span class="muted">–</span>`
   : isExact ? number(count)
     : html`<span title="Upper bound: offsets have holes (compaction, transactions)"><span aria-hidden="true">≤ </span><span class="hidden">at most </span>${number(count)}</span>`;
-
-// Used part of a disk, as bar and text; from 80 % on it is a warning, from 90 % an error.
-export function DiskUse({ free, total }) {
-  if (!total) return html`<span class="muted">–</span>`;
-  const used = Math.round(100 * (1 - free / total));
-  const kind = used >= 90 ? "bad" : used >= 80 ? "warn" : "ok";
-  return html`<span class="disk"><${Meter} percent=${used} kind=${kind} />
-    <${Status} kind=${kind}>${used} % used<//> <span class="muted">${bytes(free)} of ${bytes(total)} free</span></span>`;
-}
 
 export const Meter = ({ percent, kind = "ok" }) => html`<span class="meter" aria-hidden="true">
   <span class=${kind} style=${{ width: `${Math.max(0, Math.min(100, percent))}%` }}></span></span>`;

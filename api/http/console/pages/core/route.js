@@ -37,6 +37,9 @@ export function href(segments, params = {}) {
   return `#/${segments.map((segment) => encodeURIComponent(segment)).join("/")}${text ? `?${text}` : ""}`;
 }
 
+// Return the address of a page in the console of the broker at `address` (HOST:PORT).
+export const consoleAt = (address, hash = "#/") => `${location.protocol}//${address}/console/${hash}`;
+
 export function navigate(hash, { replace = false } = {}) {
   if (replace) history.replaceState(null, "", hash);
   else history.pushState(null, "", hash);

@@ -2,12 +2,13 @@
 
 import { html, useState, useWrites } from "../core/view.js";
 import { api, ask, path } from "../core/request.js";
+import { consoleAt } from "../core/route.js";
 import { useAnswer } from "../core/answers.js";
-import { Answer, DiskUse, Facts, Meter, Page, PartitionLink, Section, Status } from "../core/parts.js";
+import { Answer, Facts, Meter, Page, PartitionLink, Section, Status } from "../core/parts.js";
 import { PagedList, Table } from "../core/table.js";
 import { ChangeDialog, DialogButton } from "../core/dialogs.js";
 import { bytes, duration, number, plural } from "../core/format.js";
-import { fillingUp } from "./disks.js";
+import { DiskUse, fillingUp } from "./disks.js";
 
 const GOSSIP = { suspect: "suspected to be down", dead: "dead", left: "left" };
 
@@ -106,13 +107,13 @@ export function BrokersPage() {
   const mayWrite = useWrites("alter_cluster");
   return html`<${Page} title="Brokers"><${Answer} answer=${answer}>${({ brokers, balancer }) => html`
     <${Section} title=${`Brokers (${number(brokers.length)})`}><${Table} caption="Brokers" rows=${brokers} rowKey=${(row) => row.node_id} columns=${[
-      { title: "Broker", isHeader: true, cell: (row) => html`<b>${row.node_id}</b>` },
+      { title: "Broker", isHeader: true, cell: (row) => html`<b>${row.node_id}</b>${row.http_address && html` <a href=${consoleAt(row.http_address, location.hash)}>console<span class="hidden"> of broker ${row.node_id}</span></a>`}` },
       { title: "State", cell: (row) => html`<${BrokerState} row=${row} />` },
-      { title: "Disk", cell: (row) => html`<${DiskUse} free=${row.disk_space?.[0]?.free ?? row.load?.disk_free} total=${row.disk_space?.[0]?.total ?? row.load?.disk_total} />` },
+      { title: "Disk", cell: (row) => html`<${DiskUse} row=${row} />` },
       { title: "Full in, at this rate", cell: fillingUp },
       { title: "Replicas", isNumber: true, cell: (row) => number(row.load?.replicas) },
       { title: "Leaders", isNumber: true, cell: (row) => number(row.load?.leaders) },
-      { title: "Written", isNumber: true, cell: (row) => (row.load ? `${bytes(row.load.bytes_in_per_s)}/s` : "–") },
+      { title: "Written as leader", isNumber: true, cell: (row) => (row.load ? `${bytes(row.load.bytes_in_per_s)}/s` : "–") },
       { title: "Maintenance", cell: (row) => html`<${Maintenance} status=${row.maintenance_status} />` },
       { title: "Host, rack", cell: (row) => html`<span class="name">${row.host}</span>${row.rack && html` <span class="tag">${row.rack}</span>`}` },
       { title: "Version", cell: (row) => row.version || "–" },

@@ -6,6 +6,8 @@ import { duration, number, plural } from "../core/format.js";
 
 const SHARE_OF_ONE = 0.8;
 const RATE_MIN = 0.1;
+const HOT_SHARE = 0.5;
+const STUCK_SECONDS = 20;
 
 export const GroupLink = ({ group }) => html`<a class="name" href=${href(["groups", group])}>${group}</a>`;
 
@@ -23,8 +25,31 @@ export function lagTrend(times, lag, seconds = 300) {
   return (1000 * (last[1] - first[1])) / (last[0] - first[0]);
 }
 
-// Return [kind, finding, action] for everything that explains the lag; `trend` is in records per second, or null.
-export function lagReasons({ group, members, member_count: memberCount, is_simple: isSimple }, lags, trend) {
+// Return the share of a topic's records, 0 to 1, that go to the partition of a row: of those written now, if any, else of all.
+function shareOf(row, lags, rates) {
+  const topic = lags.filter((other) => other.topic === row.topic);
+  const measures = [(each) => rates?.of(each)?.written ?? 0, (each) => Math.max(0, each.log_end_offset - Math.max(0, each.log_start_offset))];
+  for (const measure of measures) {
+    const whole = topic.reduce((sum, each) => sum + measure(each), 0);
+    if (whole > 0) return measure(row) / whole;
+  }
+  return 0;
+}
+
+// Return a finding for each member that read nothing for a while although its partitions lag.
+function stuckMembers(members, behind, rates) {
+  if (rates === null || rates.seconds < STUCK_SECONDS) return [];
+  return members.flatMap((member) => {
+    const own = behind.filter((row) => row.member_id === member.member_id);
+    if (own.length === 0 || own.some((row) => !rates.of(row) || rates.of(row).read > 0)) return [];
+    return [["bad", `${member.client_id || member.member_id} at ${member.client_host} has committed nothing in the last ${duration(rates.seconds)}, and ${plural(own.length, "partition")} of it ${own.length === 1 ? "lags" : "lag"}, for example ${own[0].topic}/${own[0].partition}.`,
+      "Look at its log: it works long on a record, fails on it again and again, or does not commit."]];
+  });
+}
+
+// Return [kind, finding, action] for everything that explains the lag; `trend` is in records per second, or null, and
+// `rates` are those of useLagRates, or null.
+export function lagReasons({ group, members, member_count: memberCount, is_simple: isSimple }, lags, trend, rates) {
   const found = [];
   const behind = lags.filter((row) => row.lag > 0);
   const total = behind.reduce((sum, row) => sum + row.lag, 0);
@@ -58,10 +83,14 @@ export function lagReasons({ group, members, member_count: memberCount, is_simpl
     found.push(["warn", `${plural(fresh.length, "partition")} ${fresh.length === 1 ? "has" : "have"} no committed offset, so all records count as lag.`, "Normal for a new group; otherwise the consumers do not commit."]);
   }
   const worst = behind.reduce((one, row) => (row.lag > one.lag ? row : one));
-  if (behind.length < lags.length && worst.lag > SHARE_OF_ONE * total && worst.member_id) {
+  found.push(...stuckMembers(members, behind, rates));
+  if (lags.length > 1 && worst.lag > SHARE_OF_ONE * total && worst.member_id) {
     const reader = members.find((member) => member.member_id === worst.member_id);
+    const share = shareOf(worst, lags, rates);
+    const isHot = share > Math.max(HOT_SHARE, 1.5 / lags.filter((row) => row.topic === worst.topic).length);
     found.push(["warn", `${Math.round((100 * worst.lag) / total)} % of the lag is in ${worst.topic}/${worst.partition}, read by ${reader?.client_id || worst.client_id || worst.member_id}${reader?.client_host ? ` at ${reader.client_host}` : ""}.`,
-      "Look at this consumer; or most records have the same key and go to this partition."]);
+      isHot ? `${Math.round(100 * share)} % of the records of ${worst.topic} go to this partition, so more members do not help. Choose keys that spread the records, or make the processing faster.`
+        : "The partition gets no more records than others: look at this consumer."]);
   }
   if (memberCount > 0 && memberCount < lags.length && found.length === 0) {
     found.push(["warn", `${plural(memberCount, "member")} share${memberCount === 1 ? "s" : ""} ${plural(lags.length, "partition")} and ${memberCount === 1 ? "is" : "are"} slower than the producers, or ${memberCount === 1 ? "was" : "were"} away.`,
@@ -72,7 +101,8 @@ export function lagReasons({ group, members, member_count: memberCount, is_simpl
   if (trend !== null) {
     if (trend > RATE_MIN) found.push(["bad", `The lag grows by ${number(trend, 1)} records per second.`, null]);
     else if (trend < -RATE_MIN) found.push(["ok", `The lag falls by ${number(-trend, 1)} records per second: nothing is left in about ${duration(total / -trend)}.`, null]);
-    else found.push(["idle", "The lag has not changed in the last minutes: nothing is written, and nothing is read.", null]);
+    else if (rates === null || rates.written + rates.read === 0) found.push(["idle", "The lag has not changed in the last minutes: nothing is written, and nothing is read.", null]);
+    else found.push(["idle", "The lag has not changed in the last minutes: the members read as fast as records are written.", null]);
   }
   return found;
 }

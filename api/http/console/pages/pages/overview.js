@@ -4,12 +4,12 @@ import { ConsoleContext, html, useContext } from "../core/view.js";
 import { api } from "../core/request.js";
 import { useAnswer } from "../core/answers.js";
 import { useRoute } from "../core/route.js";
-import { Answer, DiskUse, Facts, Page, PartitionLink, Section, Status, Time } from "../core/parts.js";
+import { Answer, Facts, Page, PartitionLink, Section, Status, Time } from "../core/parts.js";
 import { ChoiceField, Table } from "../core/table.js";
 import { BINARY_STEPS, Chart, WHOLE_STEPS } from "../core/chart.js";
 import { bytes, duration, number, plural, short } from "../core/format.js";
 import { GroupLink } from "./lag.js";
-import { fillingUp } from "./disks.js";
+import { DiskUse, fillingUp } from "./disks.js";
 
 const LISTED_MAX = 20;
 
@@ -49,8 +49,8 @@ function Disks({ answer }) {
   return html`<${Section} title="Brokers" actions=${html`<a href="#/brokers">All about brokers</a>`}><${Answer} answer=${answer}>${({ brokers }) => html`<${Table} caption="Disks of brokers" rows=${brokers} rowKey=${(row) => row.node_id}
     columns=${[
       { title: "Broker", isHeader: true, cell: (row) => html`<span class="whole">${row.node_id} ${row.is_alive ? html`<${Status} kind="ok">up<//>` : html`<${Status} kind="bad">down<//>`}</span>` },
-      { title: "Disk", cell: (row) => html`<${DiskUse} free=${row.disk_space?.[0]?.free} total=${row.disk_space?.[0]?.total} />` },
-      { title: "Full in, at this rate", cell: (row) => fillingUp(row) },
+      { title: "Disk", cell: (row) => html`<${DiskUse} row=${row} />` },
+      { title: "Full in, at this rate", cell: fillingUp },
     ]} />`}<//><//>`;
 }
 

@@ -10,6 +10,7 @@ import { DialogButton } from "../core/dialogs.js";
 import { localTime, number, plural, utcTime } from "../core/format.js";
 import { topicTabs } from "./topic.js";
 import { RecordTable } from "./record_table.js";
+import { FirstByPartition } from "./at_time.js";
 import { LiveRecords } from "./live_records.js";
 import { ProduceDialog } from "./produce_dialog.js";
 
@@ -95,5 +96,6 @@ export function RecordsPage({ topic }) {
     ${params.get("from") === "live"
       ? html`<${LiveRecords} key=${params.toString()} topic=${topic} partition=${partition} query=${{ filter: params.get("filter"), in: params.get("filter") ? params.get("in") : null, isolation: params.get("isolation") }} />`
       : html`<${Stored} topic=${topic} partition=${partition} params=${params} />`}
+    ${described.data && count > 1 && params.get("from") === "time" && params.has("timestamp") && html`<${FirstByPartition} topic=${topic} partitions=${count} query=${recordQuery(params)} />`}
   <//>`;
 }

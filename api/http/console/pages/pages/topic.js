@@ -1,13 +1,13 @@
 // One topic: partitions with leaders, replicas and counts; settings; changes.
 
-import { html, useState, useWrites } from "../core/view.js";
+import { ConsoleContext, html, useContext, useState, useWrites } from "../core/view.js";
 import { api, ask, path } from "../core/request.js";
 import { href, navigate, useRoute } from "../core/route.js";
 import { useAnswer } from "../core/answers.js";
 import { Answer, Facts, Page, Problem, Records, Section, Status, Tabs, Time } from "../core/parts.js";
 import { ChoiceField, PagedList, Table } from "../core/table.js";
 import { ChangeDialog, DialogButton, Field } from "../core/dialogs.js";
-import { bytes, number, UNKNOWN } from "../core/format.js";
+import { bytes, number, plural, UNKNOWN } from "../core/format.js";
 import { TopicStatus } from "./topics.js";
 
 export const topicTabs = (topic, current) => html`<${Tabs} label=${`Topic ${topic}`} items=${[
@@ -22,6 +22,15 @@ function Replicas({ row }) {
     const state = replica.problem ?? (replica.in_sync ? `in sync${behind}` : `not in sync${behind}`);
     return html`<li><${Status} kind=${replica.problem ? "bad" : replica.in_sync ? "ok" : "warn"}>${replica.node_id}${replica.node_id === row.leader_id && " (leader)"}<span class=${replica.in_sync && !replica.problem && !behind ? "hidden" : null}>: ${state}</span><//></li>`;
   })}</ul>`;
+}
+
+// Explanation of a partition without a leader: the brokers with its replicas that are down, if the health names any.
+function NoLeader({ row }) {
+  const { health } = useContext(ConsoleContext);
+  const down = row.replicas.map((replica) => replica.node_id).filter((id) => health.data?.health.nodes_down.includes(id));
+  if (row.leader_id >= 0 || down.length === 0) return null;
+  return html`<p class="message"><${Status} kind="bad">${`${down.length} of its ${plural(row.replicas.length, "replica")} ${down.length === 1 ? "is" : "are"} on ${down.length === 1 ? "broker" : "brokers"} ${down.join(", ")}, which ${down.length === 1 ? "does" : "do"} not answer.`}<//></p>
+    ${2 * down.length >= row.replicas.length && html`<p class="todo"><b>What to do:</b> Start ${down.length === 1 ? "this broker" : "these brokers"}: the partition needs a majority of its replicas. <a href="#/brokers">Brokers</a></p>`}`;
 }
 
 // Number of records by count of the batch headers at the broker, which answers in steps of bounded work.
@@ -71,7 +80,7 @@ function Partitions({ topic }) {
       columns=${[
         { title: "Partition", isHeader: true, cell: (row) => html`<a href=${href(["topics", topic, "records"], { partition: row.partition })} aria-label=${`Records of partition ${row.partition}`}>${row.partition}</a>${String(row.partition) === marked && html` <span class="tag">linked</span>`}` },
         { title: "Leader", cell: (row) => (row.leader_id >= 0 ? `broker ${row.leader_id}` : html`<${Status} kind="bad">none<//>`) },
-        { title: "Replicas", cell: (row) => html`<${Replicas} row=${row} />${row.problem && html`<p class="message"><${Status} kind="bad">${row.problem}<//></p>`}` },
+        { title: "Replicas", cell: (row) => html`<${Replicas} row=${row} />${row.problem && html`<p class="message"><${Status} kind="bad">${row.problem}<//></p>`}<${NoLeader} row=${row} />` },
         { title: "Log start", isNumber: true, cell: (row) => number(row.log_start_offset) },
         { title: "High watermark", isNumber: true, cell: (row) => number(row.high_watermark) },
         { title: "Records", isNumber: true, cell: (row) => html`<${Records} count=${row.records} isExact=${row.is_records_exact} />${row.is_records_exact ? "" : html` <${Count} topic=${topic} partition=${row.partition} />`}` },
