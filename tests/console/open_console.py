@@ -71,6 +71,19 @@ class OpenConsole:
         self.driver.get(f"{self.base}/console/{route}")
         self.until(self.is_loaded, "the page is loaded")
 
+    def log_in(self, address: str, user: str, password: str) -> None:
+        """Give the browser the login for a broker: it sends it from then on, as after its own dialog."""
+        self.driver.get(f"http://{quote(user)}:{quote(password)}@{address}/console/api/session")
+        self.driver.get_log("browser")
+
+    def ask(self, path: str) -> Any:
+        """Return the JSON that the broker returns to this page for a path."""
+        return self.driver.execute_async_script(
+            "const done = arguments[arguments.length - 1];"
+            "fetch(arguments[0], {headers: {'X-Raftlog-Console': '1'}}).then((answer) => answer.json()).then(done)",
+            path,
+        )
+
     def go(self, route: str) -> None:
         """Follow a link to another page of the console."""
         self.driver.execute_script("location.hash = arguments[0]", route.lstrip("#"))

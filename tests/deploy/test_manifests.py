@@ -40,7 +40,7 @@ def compose() -> dict[str, Any]:
 
 
 def settings_of_compose() -> list[Settings]:
-    return [each["environment"] for each in compose()["services"].values()]
+    return [each["environment"] for name, each in compose()["services"].items() if name != "secret"]
 
 
 def settings_of_kubernetes() -> list[Settings]:
@@ -113,6 +113,27 @@ def test_the_image_runs_without_root_and_has_all_sources() -> None:
         assert (root / name).exists()
     services = compose()["services"].values()
     assert all(each["read_only"] and each["user"] == f"{UID}:{UID}" for each in services)
+
+
+def test_the_secret_of_the_compose_file_is_created_once_for_the_user_of_the_brokers(tmp_path: Path) -> None:
+    services = compose()["services"]
+    service = services.pop("secret")
+    *command, path = [each.replace("$$", "$") for each in service["entrypoint"]]
+    (folder,) = {each.partition(":")[2] for each in service["volumes"]}
+    assert Path(path).parent == Path(folder)
+    assert f" {folder}\n" in (DEPLOY / "Containerfile").read_text(), "the image has the folder, with its owner"
+    for each in services.values():
+        assert each["environment"]["RAFTLOG_CLUSTER_SECRET_FILE"] == path
+        assert f"secret:{folder}:ro" in each["volumes"]
+        assert each["depends_on"] == {"secret": {"condition": "service_completed_successfully"}}
+    program = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    created = tmp_path / "cluster.secret"
+    contents = []
+    for _ in range(2):
+        subprocess.run([*command, str(created)], env=os.environ | program, check=True, capture_output=True)
+        contents.append(created.read_bytes())
+    assert contents[0] == contents[1]
+    assert created.stat().st_mode & 0o777 == 0o600
 
 
 def test_the_health_check_of_the_image_works(tmp_path: Path) -> None:

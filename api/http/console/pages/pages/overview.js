@@ -56,13 +56,14 @@ function Disks({ answer }) {
 
 function Lags({ answer }) {
   return html`<${Section} title="Groups with the greatest lag" actions=${html`<a href="#/groups">All groups</a>`}><${Answer} answer=${answer}>${({ groups, total }) => html`
-    <${Table} caption="Groups with the greatest lag" rowKey=${(row) => row.group} empty="No group lags."
+    <${Table} caption="Groups with the greatest lag" rowKey=${(row) => row.group} empty=${groups.some((row) => row.lag === null) ? "No lag is known." : "No group lags."}
       rows=${groups.filter((row) => row.lag > 0).sort((one, other) => other.lag - one.lag).slice(0, 5)}
       columns=${[
         { title: "Group", isHeader: true, cell: (row) => html`<${GroupLink} group=${row.group} />` },
         { title: "Lag", isNumber: true, cell: (row) => number(row.lag) },
         { title: "Members", isNumber: true, cell: (row) => number(row.members) },
       ]} />
+    ${groups.some((row) => row.lag === null) && html`<p class="muted">The lag of ${plural(groups.filter((row) => row.lag === null).length, "group")} is not known now: brokers do not answer, or answer late.</p>`}
     ${total > groups.length && html`<p class="muted">Of the first ${number(groups.length)} of ${number(total)} groups.</p>`}`}<//><//>`;
 }
 

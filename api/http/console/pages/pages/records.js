@@ -76,7 +76,7 @@ function Stored({ topic, partition, params }) {
   const answer = useAnswer(api(["topics", topic, "partitions", partition, "records"], recordQuery(params)), { every: 0 });
   const { error } = answer;
   const range = error?.body?.beginning_offset !== undefined;
-  return html`<${Section} title="Records" actions=${html`<button type="button" onClick=${answer.reload}>Read again</button>`}>
+  return html`<${Section} title=${`Records of partition ${partition}`} actions=${html`<button type="button" onClick=${answer.reload}>Read again</button>`}>
     ${range && html`<${Problem} error=${error} retries=${false} /><p><button type="button" onClick=${() => setParams({ from: "beginning", offset: null })}>Read from the beginning</button></p>`}
     ${!range && html`<div aria-busy=${answer.isLoading ? "true" : "false"}><${Answer} answer=${answer}>${(data) =>
       html`<${Found} topic=${topic} partition=${partition} data=${data} isFiltered=${Boolean(params.get("filter"))} />`}<//></div>`}<//>`;
@@ -93,9 +93,10 @@ export function RecordsPage({ topic }) {
     actions=${mayWrite && html`<${DialogButton} label="Produce a record">${(close) => html`<${ProduceDialog} topic=${topic} partitions=${count} close=${close} onStored=${stored} />`}<//>`}>
     ${topicTabs(topic, "records")}
     <${SeekForm} partitions=${count} />
+    ${described.data && count > 1 && params.get("from") === "time" && params.has("timestamp") && html`<${FirstByPartition} topic=${topic} partitions=${count} query=${recordQuery(params)} />`}
     ${params.get("from") === "live"
       ? html`<${LiveRecords} key=${params.toString()} topic=${topic} partition=${partition} query=${{ filter: params.get("filter"), in: params.get("filter") ? params.get("in") : null, isolation: params.get("isolation") }} />`
       : html`<${Stored} topic=${topic} partition=${partition} params=${params} />`}
-    ${described.data && count > 1 && params.get("from") === "time" && params.has("timestamp") && html`<${FirstByPartition} topic=${topic} partitions=${count} query=${recordQuery(params)} />`}
+
   <//>`;
 }
