@@ -76,6 +76,7 @@ def test_filter_and_page_are_in_the_address(console, cluster) -> None:
 def test_lagging_group_has_its_reason_and_a_reset_its_preview(console, cluster) -> None:
     console.open(cluster.addresses[0], "#/groups/team-07")
     console.until_text("The group has no members: nothing reads 1 partition with lag.", "What to do:")
+    console.until_text("Rates are measured while this page is open")
     assert any(row.startswith("orders/0 20 0 12") for row in console.rows())
     console.click("Reset offsets")
     console.choose("To", "some records back or forth")
@@ -150,6 +151,32 @@ def test_changes_are_offered_only_where_the_broker_allows_them(console, read_onl
     assert answer["error_code"] == 40307
     console.open(cluster.addresses[0], "#/topics")
     console.until(lambda: console.has_button("Create a topic"), "the button")
+
+
+def test_hot_partition_and_a_member_that_commits_nothing(console, cluster) -> None:
+    """The page measures the rates itself, from two polls on."""
+    name = "hot"
+    send(cluster, "/v3/clusters/-/topics", {"topic_name": name, "partitions_count": 2})
+    protocol = {"name": "range", "metadata": "AAAAAAABAANob3T/////"}  # subscribes to hot
+    group = {"client_id": "worker", "assigned_by": "broker", "protocols": [protocol], "session_timeout_ms": 300_000}
+    joined = send(cluster, "/groups/slow/join", group)
+    member = {"member_id": joined["member_id"], "generation": joined["generation"]}
+    send(cluster, "/groups/slow/sync", member)
+    begin = [{"topic": name, "partition": partition, "offset": 0} for partition in (0, 1)]
+    send(cluster, "/groups/slow/offsets", {"offsets": begin, **member})
+    send(cluster, f"/topics/{name}", {"records": [{"value": n, "partition": int(n < 1)} for n in range(20)]})
+    try:
+        console.open(cluster.addresses[0], "#/groups/slow")
+        console.until_text(
+            "95 % of the lag is in hot/0, read by worker", "95 % of the records of hot go to this partition"
+        )
+        console.until_text("0 records per second written, 0 read and committed")
+        console.until_text("worker at 127.0.0.1 has committed nothing in the last")
+        assert any(row.startswith("hot/0 0 0 19 19 0/s 0/s worker") for row in console.rows())
+        console.check_access()
+        console.picture("group-hot")
+    finally:
+        send(cluster, "/groups/slow/leave", {"members": [{"member_id": joined["member_id"]}]})
 
 
 def test_members_and_their_assignments(console, cluster) -> None:

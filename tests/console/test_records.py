@@ -47,6 +47,29 @@ def test_records_are_found_by_offset_time_and_text(console, cluster) -> None:
     console.until(lambda: console.find(".problem .message"), "the broker's error for an offset beyond the end")
 
 
+def test_a_time_is_found_in_every_partition(console, cluster) -> None:
+    send(cluster, "/v3/clusters/-/topics", {"topic_name": "times", "partitions_count": 3})
+    for second, partition in ((1, 2), (2, 0), (3, 2)):
+        record = {"key": f"at {second}", "value": None, "partition": partition, "encoding": {"key": "text"}}
+        send(cluster, "/topics/times", {"records": [{**record, "timestamp": 1_700_000_000_000 + 1_000 * second}]})
+    console.open(cluster.addresses[0], "#/topics/times/records?from=time&timestamp=1700000001500")
+    console.until_text("First record from this time on in each partition")
+
+    def find_firsts() -> list[list[str]]:
+        return [row.split() for row in console.rows() if not row.startswith(("▸", "▾"))]
+
+    def is_whole() -> bool:
+        return [row[0] for row in find_firsts()] == ["0", "2", "1"]
+
+    console.until(is_whole, "partitions in the order of their records")
+    assert [row[1:] for row in find_firsts() if row[0] == "1"] == [["none"]]
+    console.check_access()
+    console.picture("records-at-a-time")
+    console.click("1 of partition 2")
+    console.until(lambda: list_offsets(console) == [1], "the record of the other partition")
+    assert "offset=1" in console.hash()
+
+
 def test_records_arrive_live(console, cluster) -> None:
     console.open(cluster.addresses[0], "#/topics/orders/records?partition=1&from=live")
     console.until_text("✓ live")
