@@ -198,14 +198,16 @@ def test_certificates_are_renewed_under_load_without_a_failed_request(broker: Se
     threads = [threading.Thread(target=ask, args=(kind,)) for kind in ("kept", "new", "new")]
     for thread in threads:
         thread.start()
-    wait_for_requests(20)
-    os.replace(renewed.certificate, broker.directory / "tls" / "node-1.pem")
-    os.replace(renewed.key, broker.directory / "tls" / "node-1.key")
-    broker.wait_for("tls_reloaded")
-    wait_for_requests(20)
-    ended.set()
-    for thread in threads:
-        thread.join(10)
+    try:
+        wait_for_requests(20)
+        os.replace(renewed.certificate, broker.directory / "tls" / "node-1.pem")
+        os.replace(renewed.key, broker.directory / "tls" / "node-1.key")
+        broker.wait_for("tls_reloaded")
+        wait_for_requests(20)
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join(10)
     assert failures == []
     assert broker.get("/", client_context(ClientTlsFiles(new_authority)))[0] == 200
     with pytest.raises(ssl.SSLCertVerificationError):
