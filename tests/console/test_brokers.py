@@ -1,4 +1,6 @@
-"""Three brokers, one on a small disk that fills up."""
+"""Three brokers, one on a small disk: a disk that fills up, and a move with its progress.
+
+The tests share the cluster; each undoes its effects."""
 
 import contextlib
 from collections.abc import Iterator
@@ -11,7 +13,15 @@ from tests.console.open_console import OpenConsole
 from tests.integration.small_disks import MIB, SmallDisk, small_disk
 
 RESERVE_BYTES = 16 * MIB
-FLAGS = ("--console-writes", "--storage-min-free-bytes", str(RESERVE_BYTES))
+CATCH_UP_BYTES_PER_S = MIB
+"""The lowest rate."""
+LARGE = 16
+"""Seconds that a move of the large topic takes, and MiB of its records."""
+FLAGS = (
+    "--console-writes",
+    *("--storage-min-free-bytes", str(RESERVE_BYTES)),
+    *("--catch-up-bytes-per-s", str(CATCH_UP_BYTES_PER_S)),
+)
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +41,18 @@ def three(tmp_path_factory: pytest.TempPathFactory, disk: SmallDisk | None) -> I
         disk.data_dir.mkdir()
         (directory / "3").symlink_to(disk.data_dir)
     with Cluster(3, data_dir=directory, serve_flags=FLAGS, ready_timeout_s=120) as cluster:
-        send(cluster, "/v3/clusters/-/topics", {"topic_name": "whole", "replication_factor": 3})
+        send(cluster, "/v1/cluster_config", {"upsert": {"balancer.mode": "off"}}, "PUT")
+        for name, replicas in (("whole", 3), ("large", 1)):
+            send(cluster, "/v3/clusters/-/topics", {"topic_name": name, "replication_factor": replicas})
+        assign(cluster, "large", 1)
         cluster.wait_healthy(120)
+        for _ in range(LARGE):
+            send(cluster, "/topics/large", {"records": [{"value": "x" * MIB}]})
         yield cluster
+
+
+def assign(cluster: Cluster, topic: str, node: int) -> None:
+    send(cluster, f"/v1/partitions/kafka/{topic}/0/replicas", [{"node_id": node, "core": 0}])
 
 
 def row_of(console: OpenConsole, first: str) -> str:
@@ -62,3 +81,21 @@ def test_disk_that_fills_up_is_named_before_and_when_it_is_full(
         disk.free()
     console.go("#/")
     console.until_text("The cluster is healthy")
+
+
+def test_move_has_progress_and_can_be_cancelled(console, three: Cluster) -> None:
+    assign(three, "large", 2)
+    console.open(three.addresses[0], "#/brokers")
+
+    def is_under_way() -> bool:
+        row = row_of(console, "large/0 1 2")
+        return " % " in row and " left" in row and "/s" in row and not row.startswith("large/0 1 2 0 %")
+
+    console.until(is_under_way, "a move with progress and rate")
+    assert "nothing" in row_of(console, "large/0 1 2"), "it waits for nothing"
+    console.check_access()
+    console.picture("brokers-move")
+    console.click("Cancel the move of large/0")
+    console.click("Cancel the move")
+    console.until_text("No replica moves.")
+    assert three.leader("large") == 1

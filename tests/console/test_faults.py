@@ -18,6 +18,7 @@ def test_partition_without_quorum_is_named_with_what_to_do(console) -> None:
         console.check_access()
         console.go("#/topics/orders")
         console.until(lambda: len(console.find("td .status.bad")) >= 2, "partitions with problems")
+        console.until_text("1 of its 2 replicas is on broker 2, which does not answer.", "Start this broker")
         console.picture("topic-without-quorum")
         console.go("#/brokers")
         console.until(lambda: any("✕ down" in row for row in console.rows()), "the broker that is down")
