@@ -39,6 +39,7 @@ class KafkaConnection(FrameProtocol):
         "_next",
         "_order",
         "_out",
+        "_out_bytes",
         "_progress",
         "_sent",
         "caller",
@@ -64,7 +65,8 @@ class KafkaConnection(FrameProtocol):
         """Whether a timer closes the connection, after the answer to a failed login."""
         self._is_splitting = False
         self._out: list[Buffer] = []
-        """Answers that are written once all read bytes are split."""
+        """Answers that are written once all read bytes are split, or once they are large."""
+        self._out_bytes = 0
         self._sent = 0
         """Bytes of answers that were passed to the transport so far."""
         self._progress = ProgressWatch(loop.time())
@@ -261,9 +263,11 @@ class KafkaConnection(FrameProtocol):
         exchange.task = None
         exchange.body = memoryview(b"")
         self._release_memory(exchange)
-        self._out += self._order.take_ready()
-        if not self._is_splitting:
-            self._flush()
+        ready = self._order.take_ready()
+        self._out += ready
+        self._out_bytes += sum(map(len, ready))
+        if not self._is_splitting or self._out_bytes > UNCHARGED_ANSWER_BYTES_MAX:
+            self._flush()  # during a split too: nothing else bounds the answers to the requests of one read
         if self._order.is_broken:
             self._close()
         elif not self._order.pending:
@@ -280,8 +284,8 @@ class KafkaConnection(FrameProtocol):
         out = self._out
         if not out or self._transport is None:
             return
-        self._out = []
-        size = sum(map(len, out))
+        size = self._out_bytes
+        self._out, self._out_bytes = [], 0
         self._sent += size
         self._owner.dispatcher.counters.bytes_out += size
         self._transport.writelines(out)
@@ -349,7 +353,7 @@ class KafkaConnection(FrameProtocol):
         if found is not SweepFinding.ACTIVE:
             self.abort()
         if frame is not None and frame.held:
-            if self._is_waiting_for_memory:
+            if self._is_read_paused:
                 frame.swept_at = 0
             elif frame.is_slow(now, FRAME_BYTES_PER_S_MIN):
                 self._refuse(f"a frame arrives with less than {FRAME_BYTES_PER_S_MIN} bytes in a second")

@@ -25,6 +25,9 @@ _LENGTH: Final = Struct(">i")
 class FrameProtocol(asyncio.BufferedProtocol, ABC):
     """Protocol that passes complete frames to `_take`."""
 
+    is_ending: bool
+    """Whether no further request begins."""
+
     __slots__ = (
         "_frame",
         "_head",
@@ -164,7 +167,7 @@ class FrameProtocol(asyncio.BufferedProtocol, ABC):
         self._loop.call_soon(self._continue_with_memory, frame)
 
     def _continue_with_memory(self, frame: IncomingFrame) -> None:
-        if self._frame is frame:
+        if self._frame is frame and not self.is_ending:
             self._is_waiting_for_memory = False
             self._grow_or_take(frame)
             self._resume()

@@ -43,7 +43,7 @@ class IncomingFrame:
         if self.filled == size:
             self._bytes = memoryview(bytearray(piece))  # not filled with zeros before
         else:
-            self._bytes = memoryview(bytearray(min(size, max(2 * self.filled, UNCHARGED_BYTES_MAX))))
+            self._bytes = memoryview(bytearray(min(size, max(self.filled, UNCHARGED_BYTES_MAX))))
             self._bytes[: self.filled] = piece
         self._arrived = self.filled
         """Received bytes of the frame, with those that are not in its memory yet."""

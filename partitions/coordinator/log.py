@@ -71,7 +71,7 @@ class LogWriter:
     def write(self, entries: Sequence[LogEntry[Any, Any]]) -> "asyncio.Future[None]":
         """Append the entries at the end of the turn, or after the append in flight.
 
-        The future completes when they are committed.
+        The future completes when they are committed; at once without entries.
 
         Raises `InvalidArgument` for entries that cannot be encoded, `Overloaded` and `NotLeader`: nothing is written.
         The future fails as an append does."""
@@ -81,10 +81,13 @@ class LogWriter:
             raise self._not_coordinator_error()
         if self._size and self._size + size > PENDING_BYTES_MAX:
             raise Overloaded(f"{self._replica.name}: {self._size} bytes wait for their commit; retry later")
+        done: asyncio.Future[None] = self._loop.create_future()
+        if not entries:
+            done.set_result(None)
+            return done
         if not self._is_appending:
             self._is_appending = True
             self._loop.call_soon(self._flush)
-        done: asyncio.Future[None] = self._loop.create_future()
         self._given.append(_PendingEntries(entries, records, size, done))
         self._folded.expect(entries)
         self._size += size
@@ -122,11 +125,13 @@ class LogWriter:
     def _on_append(self, pending: list[_PendingEntries], appended: "asyncio.Future[ReplicaAppended]") -> None:
         """Apply the committed entries and complete their futures; or fail them with the error of the append."""
         error = appended.exception()
-        if error is None:
-            self._complete(pending, appended.result())
-        else:
-            self._fail(pending, copied_error(error))
-        self._loop.call_soon(self._flush)  # after the callers that continue now, whose entries it takes too
+        try:
+            if error is None:
+                self._complete(pending, appended.result())
+            else:
+                self._fail(pending, copied_error(error))
+        finally:
+            self._loop.call_soon(self._flush)  # after the callers that continue now, whose entries it takes too
 
     def _complete(self, pending: list[_PendingEntries], appended: ReplicaAppended) -> None:
         """Apply committed entries, and complete their futures."""

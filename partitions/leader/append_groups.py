@@ -1,12 +1,12 @@
 """Groups of appends to one partition that are proposed together.
 
     arrived in one turn → few bytes of the partition in flight → proposed at the end of the turn
-                        → BUSY_BYTES in flight                 → gathered, until GROUP_BYTES are gathered, one in flight
-                                                                 ends, or GATHER_S have passed
+                        → BUSY_BYTES in flight                 → gathered, until GROUP_BYTES are gathered, fewer bytes
+                                                                 are in flight, or GATHER_S have passed
 
 A proposal has a price at each replica: a turn, a message, a write, a sync. How many appends arrive in one turn depends
-on the client and on TLS, so a busy partition gathers more of them. Clients that have fewer bytes than BUSY_BYTES in
-flight never wait. Used by `appends`."""
+on the client and on TLS, so a busy partition gathers more of them. The bytes are those of all its clients. Used by
+`appends`."""
 
 import asyncio
 from collections.abc import Callable

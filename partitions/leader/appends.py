@@ -305,6 +305,8 @@ class LeaderAppends:
         replica = appends[0].replica
         line = self._lines.setdefault(replica, deque())
         for append in appends:
+            if append.future.done():  # its deadline has passed
+                continue
             if len(line) >= _LINE_MAX:
                 append.future.set_exception(Overloaded(f"{replica.name}: {_LINE_MAX} appends wait for room; retry"))
             else:

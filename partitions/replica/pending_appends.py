@@ -130,8 +130,6 @@ class PendingAppends:
         self._copied.append((committed, copies, answer, future))
         self._group.on_turn = self._count_copies
         self._count_copies()
-        if self._copied:
-            self._group.send_deferred_appends()  # the quorum does not suffice
 
     def _count_copies(self) -> None:
         """Answer the appends that have enough copies; called in every turn of the group while appends wait."""
@@ -144,6 +142,7 @@ class PendingAppends:
             committed, copies, answer, future = self._copied[0]
             if not future.done():
                 if len(held) < copies or held[copies - 1] < committed.last_index:
+                    self._group.send_deferred_appends()  # the quorum does not suffice
                     return
                 future.set_result(answer(committed))
             self._copied.popleft()

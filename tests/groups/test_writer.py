@@ -125,6 +125,12 @@ async def test_records_of_one_turn_are_one_append_in_order(harness: WriterHarnes
     assert harness.folded.next_offset == 3
 
 
+async def test_no_entries_are_written_at_once_and_append_nothing(harness: WriterHarness) -> None:
+    await harness.writer.write([])
+    await run_loop_turn()
+    assert not harness.log.waiting
+
+
 async def test_entries_written_during_an_append_are_the_next_one(harness: WriterHarness) -> None:
     first = harness.writer.write([make_entry(5)])
     await run_loop_turn()

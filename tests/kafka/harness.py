@@ -92,6 +92,9 @@ class Edge:
         self.seen: list[KafkaRequest] = []
         self.waiting: list[asyncio.Future[Any]] = []
         self.is_immediate = False
+        """Whether requests are answered in their first step."""
+        self.repeats = 1
+        """Number of times that an immediate answer repeats its request."""
         apis = [
             self.api(ApiKey.PRODUCE, (0, 9), served_from=3, is_pipelined=True),
             self.api(ApiKey.FETCH, (4, 12)),
@@ -117,7 +120,7 @@ class Edge:
         """Answer with the request itself, or with what the test sets later."""
         self.seen.append(request)
         if self.is_immediate:
-            return request.message
+            return request.message * self.repeats
         future = asyncio.get_running_loop().create_future()
         self.waiting.append(future)
         answer = await future

@@ -3,10 +3,12 @@
 import asyncio
 import logging
 import threading
+from typing import Any
 
 import pytest
 
 from raftlog.api.kafka.api import ApiKey
+from raftlog.api.kafka.incoming_frame import IncomingFrame
 from raftlog.api.kafka.progress import ANSWER_BYTES_PER_S_MIN, STALL_S, UNCHARGED_ANSWER_BYTES_MAX
 from raftlog.api.kafka.settings import KafkaSettings
 from raftlog.api.kafka.wire import schemas
@@ -338,6 +340,24 @@ async def test_a_client_that_does_not_read_gets_no_further_answers(edge: Edge) -
     assert parse_answers(transport.written) == [(1, b"a"), (2, b"b")]
 
 
+async def test_large_answers_to_the_requests_of_one_read_pause_it(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The transport pauses the protocol during a write, as those of uvloop do."""
+    edge.is_immediate, edge.repeats = True, UNCHARGED_ANSWER_BYTES_MAX
+    connection, transport = edge.connect()
+    write = transport.writelines
+
+    def write_and_pause(buffers: Any) -> None:
+        write(buffers)
+        connection.pause_writing()
+
+    monkeypatch.setattr(transport, "writelines", write_and_pause)
+    assert feed(connection, b"".join(make_request(FETCH, 4, b"x", number) for number in range(5))) == b""
+    for count in range(1, 6):
+        assert len(edge.seen) == count
+        connection.resume_writing()
+    assert [number for number, _ in parse_answers(transport.written)] == [0, 1, 2, 3, 4]
+
+
 async def test_large_answers_hold_memory_until_they_are_read(edge: Edge) -> None:
     connection, transport = edge.connect()
     feed(connection, make_request(FETCH, 4))
@@ -419,6 +439,21 @@ async def test_a_frame_that_holds_memory_must_arrive_in_time(edge: Edge, caplog:
     assert "less than 16384 bytes in a second" in close_reasons(caplog)[0]
     await settle()
     assert edge.requests.used == 0
+
+
+async def test_a_muted_client_is_not_slow(edge: Edge) -> None:
+    connection, transport = edge.connect()
+    feed(connection, make_request(PRODUCE, 3, bytes(MIB))[:20_000])
+    connection._mute(100)
+    now = asyncio.get_running_loop().time()
+    for seconds in (5, 10, 15):
+        connection.sweep(now + seconds)
+    assert not transport.is_closed
+
+
+def test_a_frame_allocates_memory_for_its_first_bytes_alone() -> None:
+    frame = IncomingFrame(MIB, memoryview(bytes(200_000)), is_charged=False)
+    assert (frame.capacity, frame.missing) == (200_000, 400_000)
 
 
 async def test_connections_beyond_the_bound_are_closed(make_edge) -> None:

@@ -52,6 +52,20 @@ def test_turns_of_later_commits_send_what_is_due(world: World) -> None:
     assert DELAY_S <= seconds(world) - began < DELAY_S + ROUND_TRIP_S
 
 
+def test_appends_deferred_in_a_turn_without_a_ready_are_sent_in_time(world: World) -> None:
+    """As after the answer of a follower that was probed; here the first deferral is forgotten."""
+    leader = world.leader()
+    world.commit(leader, b"deferred for one follower")
+    first, driver, group = last_indexes(world)[0], world.drivers[leader], world.group(leader)
+    world.run_at(leader, driver._deferred_appends.stop)
+    assert group.core.are_appends_deferred
+    began = seconds(world)
+    world.run_at(leader, lambda: driver.mark_dirty(group))
+    assert driver._deferred_appends._timer is not None, "it does not wait for a Ready, such as a heartbeat's"
+    world.run_until(lambda: last_indexes(world)[0] > first)
+    assert seconds(world) - began < DELAY_S + ROUND_TRIP_S
+
+
 def test_a_slow_quorum_delays_a_commit_by_its_wait_only(world: World) -> None:
     """The follower of the quorum is found by a commit, and ends; the next commit needs the other one."""
     leader = world.leader()

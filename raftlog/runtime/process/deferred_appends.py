@@ -95,7 +95,7 @@ class DeferredAppends:
         """Register a group with deferred appends after its turn."""
         now = asyncio.get_running_loop().time()
         deferral = self._deferrals.get(group.key)
-        if deferral is None:
+        if deferral is None or deferral.group is not group:
             if not self._deferrals:
                 self._due_at = now + self._delay_s
             deferral = self._deferrals[group.key] = _Deferral(group, now)

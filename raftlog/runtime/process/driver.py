@@ -350,6 +350,8 @@ class Driver:
             self._awake[group.key] = group
         if ready is not None and group.has_other_members():
             self.note_members(group)
+        if ready is None and group.core.are_appends_deferred:  # since the answer of a follower that was probed
+            self._deferred_appends.note(group)
         return ready
 
     def _finish(self, group: PartitionReplica, ready: Ready) -> None:
