@@ -145,7 +145,7 @@ LISTING: Final[Mapping[str, Needed]] = {
     "Transactions.find_partitions": _WRITE_TOPIC,
     "LeaderFetches.fetch": _READ_TOPIC,
     "LeaderFetches.begin_session": _READ_TOPIC,
-    "LeaderAppends.outcomes": _WRITE_TOPIC,
+    "LeaderAppends.wait_for_outcomes": _WRITE_TOPIC,
     "TopicLeaders.describe_all": _DESCRIBE_TOPIC,
     "TopicLeaders.describe": _DESCRIBE_TOPIC,
 }
@@ -170,7 +170,7 @@ INTERNAL: Final = frozenset(
         "LeadershipOperations.refresh",
         *(f"Users.{name}" for name in ("credential", "any_credential", "is_superuser", "version_of")),
         *(f"Users.{name}" for name in ("superusers", "create_first")),
-        "Acls.refresh",
+        "Acls.update_authorizer",
         *(f"Quotas.{name}" for name in ("value", "find", "connection_rate")),
     }
 )

@@ -40,7 +40,9 @@ BROKER = {
     "rack": None,
     "version": "0.2.0",
     "disk_uuid": "d15c",
-    "disk_space": [{"path": "/data", "free": 3_000_000_000, "total": 4_000_000_000}],
+    "disk_space": [
+        {"path": "/data", "free": 3_000_000_000, "total": 4_000_000_000, "reserve": 0, "filling_per_s": None}
+    ],
     "boot_epoch": 7,
     "uptime_s": 90.5,
     "feature_levels": {"min": 2, "max": 3},

@@ -53,7 +53,7 @@ def test_turns_of_later_commits_send_what_is_due(world: World) -> None:
 
 
 def test_appends_deferred_in_a_turn_without_a_ready_are_sent_in_time(world: World) -> None:
-    """As after the answer of a follower that was probed; here the first deferral is forgotten."""
+    """The answer of a follower that was probed does this; here the first deferral is forgotten."""
     leader = world.leader()
     world.commit(leader, b"deferred for one follower")
     first, driver, group = last_indexes(world)[0], world.drivers[leader], world.group(leader)

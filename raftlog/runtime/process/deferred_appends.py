@@ -92,7 +92,9 @@ class DeferredAppends:
                 group.core.send_deferred_appends()
 
     def note(self, group: PartitionReplica) -> None:
-        """Register a group with deferred appends after its turn."""
+        """Register a group after its turn, if it has deferred appends."""
+        if not group.core.are_appends_deferred:
+            return
         now = asyncio.get_running_loop().time()
         deferral = self._deferrals.get(group.key)
         if deferral is None or deferral.group is not group:
