@@ -236,7 +236,7 @@ class Broker:
         if target is None or target.is_internal or not self.is_ready:
             target = await self._writable_topic(topic, deadline)
         if partition is not None and (type(partition) is not int or partition >= len(target.partitions)):
-            await self._finder.look_up(target, partition, deadline)
+            await self._finder.look_up(target, partition, deadline)  # a coroutine: not in the usual case
         if producer is not None:
             results = await produce_sequenced(target, partition, records, producer, acks, deadline)
         elif is_large:

@@ -1,8 +1,8 @@
 """Waiting for conditions: brokers in this process run on the test's loop, others send no events, so they are polled.
 
 Tests have no other polling loops. The first looks are in successive turns of the loop; then pauses grow up to
-`LOOK_S_MAX`. A condition that
-does not come to pass fails the test after `WITHIN_S`, whatever other work the machine has."""
+`LOOK_S_MAX`. A condition that does not come to pass fails the test after `WITHIN_S`, whatever other work the machine
+has."""
 
 import asyncio
 import time

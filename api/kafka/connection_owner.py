@@ -34,4 +34,4 @@ class ConnectionOwner(Protocol[Connection]):
         """Remove a closed connection from the listener."""
 
     def log_closed(self, connection: Connection, why: str) -> None:
-        """Count a connection that is closed because of the client's fault, and write its event."""
+        """Count and log a connection that is closed because of an error of the client."""

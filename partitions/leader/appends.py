@@ -100,8 +100,8 @@ class LeaderAppends:
     ) -> LeaderAppend:
         """Check a client's batches, which are copied, and propose them at the end of this turn of the loop, or soon.
 
-        The order of calls is the order in the log; `outcomes` waits for the results. `transactional_id` names the
-        transaction of the batches; its first ones wait until the transaction's coordinator has confirmed that the
+        The order of calls is the order in the log; `wait_for_outcomes` returns the results. `transactional_id` names
+        the transaction of the batches; its first ones wait until the transaction's coordinator has confirmed that the
         partition belongs to it, or with `joins` has added it. Raises, if nothing is appended: `UnknownTopic`,
         `UnknownPartition`, `NotLeader`, `InvalidTopic` for an internal topic, `InvalidBatch`, `InvalidTimestamp`,
         `RecordTooLarge`, `UnknownProducer` for a computed producer id, `InvalidProducerMapping` and `LogClosed`."""

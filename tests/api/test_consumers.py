@@ -271,12 +271,13 @@ async def test_every_strategy_assigns_each_partition_to_one_instance(api, consum
     await one.subscribe("t")
     await other.subscribe("t")
 
-    async def is_spread():
+    async def fetch_spread():
+        """Return both assignments once each has a share, and nothing is held twice between two generations."""
         first, second = await one.fetch_assignment(), await other.fetch_assignment()
-        are_all_assigned = sorted(first + second) == [("t", 0), ("t", 1), ("t", 2)]
-        return are_all_assigned and {len(first), len(second)} == {1, 2}
+        return (first, second) if first and second and len(first + second) == 3 else None
 
-    await until_async(is_spread)
+    first, second = await until_async(fetch_spread)
+    assert sorted(first + second) == [("t", 0), ("t", 1), ("t", 2)]
 
 
 # records

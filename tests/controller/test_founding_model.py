@@ -244,11 +244,14 @@ def test_one_cluster_is_created_when_no_disk_is_lost(seed: int) -> None:
     assert len({process.disk.cluster_id for process in world.processes.values()}) == 1
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_lost_disks_never_give_two_clusters_with_a_common_seed(seed: int) -> None:
-    world = World(1_000 + seed, wipes=True)
-    world.run()
-    check_disjoint(world)
+def test_lost_disks_never_give_two_clusters_with_a_common_seed() -> None:
+    founded = 0
+    for seed in range(60):
+        world = World(1_000 + seed, wipes=True)
+        world.run()
+        check_disjoint(world)
+        founded += bool(world.begun)
+    assert founded > 30, "a run without a cluster checks nothing"
 
 
 def test_lost_records_are_fetched_again_and_never_create_another_cluster() -> None:

@@ -66,8 +66,8 @@ class DeferredAppends:
                 group.core.send_deferred_appends()
 
     def note(self, group: PartitionReplica) -> None:
-        """Register a group after its turn, if it has deferred appends."""
-        if group.core.are_appends_deferred and group.key not in self._deferrals:
+        """Register a group with deferred appends; called in every turn of such a group, with a Ready or without."""
+        if group.key not in self._deferrals:
             self._deferrals[group.key] = _Deferral(group, asyncio.get_running_loop().time())
             if self._timer is None:
                 self._arm(self._quorum_s)

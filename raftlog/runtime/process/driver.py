@@ -86,8 +86,9 @@ class Driver:
         """Callback with every Ready that was handled, for observers."""
         self.on_removed: Callable[[], None] = _ignore
         """Callback when directories of removed groups are deleted, and new groups may take their names."""
-        self.commit_times, self.messages_refused = Histogram(), 0
-        """`messages_refused`: number of appends that were invalid, or for which there was no room."""
+        self.messages_refused = 0
+        """Number of appends that were invalid, or for which there was no room."""
+        self.commit_times = Histogram()
         self.entries_repaired = 0
         """Number of damaged entries that were fetched again from other replicas."""
         self._random, self.boot_epoch = random, boot_epoch
@@ -330,7 +331,6 @@ class Driver:
         for group, ready in taken:
             self._finish(group, ready)
             self.on_step(group, ready)
-            self._deferred_appends.note(group)
         self.catch_up.note_turn()
 
     def _take_ready(self, group: PartitionReplica) -> Ready | None:
@@ -346,9 +346,9 @@ class Driver:
             self._awake.pop(group.key, None)
         else:
             self._awake[group.key] = group
-        if ready is None:
-            self._deferred_appends.note(group)  # since the answer of a follower that was probed
-        elif group.has_other_members():
+        if group.core.are_appends_deferred:
+            self._deferred_appends.note(group)
+        if ready is not None and group.has_other_members():
             self.note_members(group)
         return ready
 
