@@ -37,6 +37,7 @@ from raftlog.runtime.log.control_entries import member_of
 from raftlog.runtime.process.driver import Driver
 from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.runtime.transport import Envelope
+from raftlog.storage.recovery import read_roll
 from raftlog.storage.roll import Roll
 from raftlog.types import Index, NodeId, TopicPartition
 
@@ -278,9 +279,14 @@ def _moment(ready: Ready, leads: bool) -> Moment | None:
 
 
 def newest_entries(group: PartitionReplica) -> list[Entry]:
-    """Return the newest readable entries of the replica's log, at most `READ_BACK_MAX`, oldest first."""
+    """Return the newest readable entries of the replica's log, at most `READ_BACK_MAX`, oldest first.
+
+    A segment whose roll is damaged may be a compacted one, which only its roll says, and then the boundary is too low:
+    entries up to the end of such a segment, and of compacted ones after it, are left out."""
     log = group.log
-    index = max(log.boundary.index + 1, log.last_index - READ_BACK_MAX + 1)
+    closed = log.segments.segments[:-1]
+    first = max((each.next_index for each in closed if each.is_compacted or read_roll(each) is None), default=0)
+    index = max(first, log.boundary.index + 1, log.last_index - READ_BACK_MAX + 1)
     found: list[Entry] = []
     while index <= log.last_index:
         try:
