@@ -34,10 +34,12 @@ class DriverConfig:
 
     tick_ms: int = 50
     """One tick of every awake group; the times in `raft` count ticks."""
-    deferral_ms: int = 10
+    deferral_ms: int = 30
     """Time after which followers outside the quorum get deferred appends (`RaftSettings.deferred_bytes_max`)."""
     quorum_wait_ms: int = 3
-    """Time after which deferred appends are sent if the quorum has not committed them; at most `deferral_ms`."""
+    """Least time after which deferred appends are sent if the quorum has not committed them; at most `deferral_ms`.
+
+    It grows with the usual time of commits, up to half of `deferral_ms`."""
     raft: RaftSettings = field(default_factory=RaftSettings)
     journal: JournalConfig = field(default_factory=JournalConfig)
     segment_bytes: int = GIB

@@ -93,3 +93,21 @@ def test_a_quorum_that_becomes_slow_during_a_deferral_delays_a_commit_by_its_wai
     began = seconds(world)
     world.commit(leader, b"needs the other follower")
     assert QUORUM_S <= seconds(world) - began < QUORUM_S + ROUND_TRIP_S
+
+
+def test_the_wait_grows_with_the_usual_time_of_commits(world: World) -> None:
+    """The quorum is slow because all disks are; the wait has to exceed the time of a sync, or it is no wait."""
+    world.config = replace(world.config, quorum_wait_ms=1)
+    for number in (1, 2, 3):
+        world.crash(number)
+        world.start(number)
+    leader = world.leader()
+    world.converge()
+    world.run(1)
+    waits = []
+    for number in range(40):
+        first = last_indexes(world)[0]
+        world.commit(leader, b"%d" % number)
+        waits.append(last_indexes(world)[0] == first)
+        world.run(DELAY_S + ROUND_TRIP_S)
+    assert all(waits[20:]), "no append is sent before its quorum had the usual time"

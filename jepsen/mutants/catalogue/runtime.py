@@ -53,16 +53,16 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     # deferred appends
     _runtime(
         "slow-quorum-delays-a-commit",
-        "process/deferred_appends:_Deferral.due_at",
-        "return min(self.began + delay_s, self._observed_at + quorum_s)",
-        "return self.began + delay_s",
+        "process/deferred_appends:DeferredAppends._quorum_due_at",
+        "return at",
+        "return _NEVER",
         ("tests/runtime/test_deferred_appends.py",),
     ),
     _runtime(
         "every-commit-sends-at-once",
-        "process/deferred_appends:_Deferral.due_at",
-        "return self.began + delay_s",
-        "return now",
+        "process/deferred_appends:DeferredAppends.note",
+        "self._due_at = now + self._delay_s",
+        "self._due_at = now",
         ("tests/runtime/test_deferred_appends.py",),
     ),
     # persister

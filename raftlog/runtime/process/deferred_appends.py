@@ -1,20 +1,28 @@
 """Groups whose leaders here deferred appends: followers beyond the quorum get them together, some milliseconds later.
 
-    deferred → committed by the quorum in time   → sent `delay_s` after the first, several commits in one append
-             → not committed after `quorum_s`    → sent at once: a follower of the quorum is slow
+    deferred → committed by the quorum in time   → sent `delay_s` after the first deferral of any group, all at once
+             → not committed for a while         → sent at once: a follower of the quorum is slow
 
-A commit needs the fastest quorum alone. One append for several commits saves the other followers a turn, a write and a
-sync for each, and the leader their answers ("thrifty" replication, as in EPaxos, with the rest sent soon). Each turn
-of a group checks both times, so under load the timer, which all groups share, only re-arms itself. Owned by the
-driver."""
+A commit needs the fastest quorum alone. One frame with the appends of several commits, of all groups that share the
+follower, saves it a turn, a write and a sync for each, and the leader their answers ("thrifty" replication, as in
+EPaxos, with the rest sent soon). The commit notices that the outbox holds back go with it. Owned by the driver."""
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.journal.operations import GroupKey
+from raftlog.runtime.process.outbox import Outbox
 from raftlog.runtime.replica.partition_replica import PartitionReplica
+
+_NEVER: Final = float("inf")
+_GRAIN_S: Final = 0.001
+"""Shortest time of a timer: a loop that rounds times would call one that is nearly due over and over."""
+_WEIGHT: Final = 1 / 8
+"""Weight of the newest commit in the average time."""
+_SLOW: Final = 3.0
+"""A quorum is slow that takes so many times longer than on average."""
 
 
 class RunWork(Protocol):
@@ -26,72 +34,119 @@ class RunWork(Protocol):
 class _Deferral:
     """Deferred appends of one group; times by the loop's clock."""
 
-    __slots__ = ("_observed_at", "_observed_index", "began", "group")
+    __slots__ = ("_observed_index", "group", "observed_at")
 
     def __init__(self, group: PartitionReplica, now: float) -> None:
         """Begin to defer appends of a group at the loop's time `now`."""
-        self.group, self.began = group, now
-        self._observed_index, self._observed_at = group.core.last_id.index, now
+        self.group = group
+        self._observed_index = group.core.last_id.index
+        self.observed_at: float | None = now
+        """Time at which the newest observed entry was appended; None while no entry waits for its commit."""
 
-    def due_at(self, now: float, quorum_s: float, delay_s: float) -> float:
-        """Return the time at which the appends must be sent, by the present commit index."""
-        core = self.group.core
-        if core.committed_index >= self._observed_index:
-            self._observed_index, self._observed_at = core.last_id.index, now
-        if core.committed_index >= self._observed_index:
-            return self.began + delay_s
-        return min(self.began + delay_s, self._observed_at + quorum_s)
+    def observe(self, now: float) -> float | None:
+        """Observe the newest entry once the last observed one is committed; return the time which that took.
+
+        Return None if it is not committed, or was already reported."""
+        core, began = self.group.core, self.observed_at
+        if core.committed_index < self._observed_index:
+            return None
+        newest = core.last_id.index
+        is_waiting = core.committed_index < newest
+        if began is None and not is_waiting:
+            return None
+        self._observed_index, self.observed_at = newest, now if is_waiting else None
+        return None if began is None else now - began
 
 
 class DeferredAppends:
     """Raft groups whose leaders here defer appends, and one timer that sends those that are due."""
 
-    def __init__(self, config: DriverConfig, mark_dirty: Callable[[PartitionReplica], None], run: RunWork) -> None:
-        """Begin without deferrals; `mark_dirty` schedules a group's turn, and `run` runs work in the driver."""
+    def __init__(
+        self, config: DriverConfig, outbox: Outbox, mark_dirty: Callable[[PartitionReplica], None], run: RunWork
+    ) -> None:
+        """Begin without deferrals.
+
+        `outbox` sends the appends and its commit notices, `mark_dirty` schedules a group's turn, and `run` runs work in
+        the driver."""
         self._delay_s = config.deferral_ms / 1000
-        self._quorum_s = min(config.quorum_wait_ms / 1000, self._delay_s)
-        self._mark_dirty, self._run = mark_dirty, run
+        self._least_s = self._quorum_s = min(config.quorum_wait_ms / 1000, self._delay_s)
+        self._average_s = 0.0
+        """Moving average of the times until the quorum committed an entry."""
+        self._outbox, self._mark_dirty, self._run = outbox, mark_dirty, run
         self._deferrals: dict[GroupKey, _Deferral] = {}
+        self._due_at = 0.0
+        """Time at which all deferred appends are sent; without deferrals it has no meaning."""
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        """Time of the timer, if there is one."""
 
     def check(self, group: PartitionReplica) -> None:
-        """Send the group's deferred appends with the Ready that its turn is about to take, if they are due."""
+        """Send the group's deferred appends with the Ready that its turn is about to take, if its quorum is slow."""
         if not group.core.are_appends_deferred:
             return
         deferral = self._deferrals.get(group.key)
         if deferral is not None:
             now = asyncio.get_running_loop().time()
-            if deferral.due_at(now, self._quorum_s, self._delay_s) <= now:
+            if self._quorum_due_at(deferral, now) <= now:
                 del self._deferrals[group.key]
                 group.core.send_deferred_appends()
 
     def note(self, group: PartitionReplica) -> None:
         """Register a group with deferred appends; called in every turn of such a group, with a Ready or without."""
-        if group.key not in self._deferrals:
-            self._deferrals[group.key] = _Deferral(group, asyncio.get_running_loop().time())
-            if self._timer is None:
-                self._arm(self._quorum_s)
+        now = asyncio.get_running_loop().time()
+        deferral = self._deferrals.get(group.key)
+        if deferral is None or deferral.group is not group:
+            if not self._deferrals:
+                self._due_at = now + self._delay_s
+            deferral = self._deferrals[group.key] = _Deferral(group, now)
+        at = min(self._due_at, self._quorum_due_at(deferral, now))
+        if self._timer is None:
+            self._arm(at, now)
+        elif self._timer_at > at + _GRAIN_S:
+            self._timer.cancel()
+            self._arm(at, now)
 
-    def _arm(self, delay_s: float) -> None:
-        """Send the due appends after `delay_s` seconds."""
-        self._timer = asyncio.get_running_loop().call_later(delay_s, self._run, self._send)
+    def _quorum_due_at(self, deferral: _Deferral, now: float) -> float:
+        """Return the time by which the quorum must commit the newest entry; `_NEVER` if none waits.
+
+        A time that has passed counts as the time of a commit: the quorum may be slow because the machine is."""
+        took = deferral.observe(now)
+        if took is not None:
+            self._note_quorum(took)
+        if deferral.observed_at is None:
+            return _NEVER
+        at = deferral.observed_at + self._quorum_s
+        if at <= now:
+            self._note_quorum(now - deferral.observed_at)
+        return at
+
+    def _note_quorum(self, took_s: float) -> None:
+        """Adapt the wait for a quorum: a multiple of the usual time, between its setting and half of the delay."""
+        self._average_s += (took_s - self._average_s) * _WEIGHT
+        most_s = max(self._least_s, self._delay_s / 2)
+        self._quorum_s = min(max(self._least_s, _SLOW * self._average_s), most_s)
+
+    def _arm(self, at: float, now: float) -> None:
+        """Send the due appends at the loop's time `at`, or soon if it has passed."""
+        self._timer_at = max(at, now + _GRAIN_S)
+        self._timer = asyncio.get_running_loop().call_later(self._timer_at - now, self._run, self._send)
 
     def _send(self) -> None:
         """Send the appends that are due, and set the timer for the others."""
         self._timer = None
         now = asyncio.get_running_loop().time()
-        next_at = now + self._quorum_s  # no later: the quorum of any group may become slow meanwhile
-        for key, deferral in list(self._deferrals.items()):
-            due_at = deferral.due_at(now, self._quorum_s, self._delay_s)
-            if due_at > now:
-                next_at = min(next_at, due_at)
-                continue
-            del self._deferrals[key]
+        if self._due_at <= now:
+            due, self._deferrals = self._deferrals, {}
+            self._outbox.send_notices_next()
+        else:
+            due_at = {key: self._quorum_due_at(deferral, now) for key, deferral in self._deferrals.items()}
+            due = {key: self._deferrals.pop(key) for key, at in due_at.items() if at <= now}
+            if self._deferrals:
+                self._arm(min(self._due_at, *(due_at[key] for key in self._deferrals)), now)
+        for deferral in due.values():
             if not deferral.group.is_closed:
                 deferral.group.core.send_deferred_appends()
                 self._mark_dirty(deferral.group)
-        if self._deferrals:
-            self._arm(next_at - now)
 
     def stop(self) -> None:
         """Forget the groups and drop the timer for good."""

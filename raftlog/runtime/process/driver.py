@@ -96,7 +96,7 @@ class Driver:
         self._awake: dict[GroupKey, PartitionReplica] = {}
         """Groups that need ticks."""
         self._outbox = Outbox(transport)
-        self._deferred_appends = DeferredAppends(config, self.mark_dirty, self._run_or_stop)
+        self._deferred_appends = DeferredAppends(config, self._outbox, self.mark_dirty, self._run_or_stop)
         self.persister = Persister(
             disk, data_dir, journal, config, self._outbox, self._plan_turn, self.mark_dirty, self._call_soon, self._fail
         )

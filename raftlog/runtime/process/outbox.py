@@ -1,7 +1,8 @@
 """Messages of a turn, gathered by destination process, so that each process gets one write.
 
 A commit notice that needs no answer is held back for a moment: under load the next append to the same follower comes
-first and carries the commit too. That saves a message, and a turn of the follower's loop, for each commit."""
+first and carries the commit too. That saves a message, and a turn of the follower's loop, for each commit. All notices
+that are held back leave together, with the deferred appends if some are due before (`deferred_appends`)."""
 
 import asyncio
 from collections.abc import Iterable
@@ -13,7 +14,7 @@ from raftlog.runtime.journal.operations import GroupKey
 from raftlog.runtime.transport import Envelope, Transport
 from raftlog.types import NodeId
 
-NOTICE_DELAY_S: Final = 0.02
+NOTICE_DELAY_S: Final = 0.03
 
 
 class Outbox:
@@ -26,6 +27,8 @@ class Outbox:
         self._notices: dict[tuple[GroupKey, ReplicaId], Heartbeat] = {}
         """Commit notices that are held back; the newest for each follower."""
         self._timer: asyncio.TimerHandle | None = None
+        self._are_notices_due = False
+        """Whether the next `send` sends the notices too."""
 
     def post(self, key: GroupKey, messages: Iterable[Message]) -> None:
         """Add messages of one group, in their order; notices may be sent after later messages."""
@@ -49,6 +52,8 @@ class Outbox:
 
     def send(self) -> None:
         """Send all messages, except for the commit notices that are delayed."""
+        if self._are_notices_due:
+            self._add_notices()
         if self._by_node:
             by_node, self._by_node = self._by_node, {}
             for node, envelopes in by_node.items():
@@ -61,6 +66,10 @@ class Outbox:
             self._timer.cancel()
 
     # notices
+
+    def send_notices_next(self) -> None:
+        """Send the delayed commit notices with the next messages: then they cost no frames of their own."""
+        self._are_notices_due = True
 
     def _hold(self, key: GroupKey, notice: Heartbeat) -> None:
         """Delay a notice of the commit index, in place of an older one to the same follower."""
@@ -79,11 +88,18 @@ class Outbox:
 
     def _send_notices(self) -> None:
         """Send the delayed commit notices."""
-        self._timer = None
+        self._add_notices()
+        self.send()
+
+    def _add_notices(self) -> None:
+        """Add the delayed commit notices to the other messages, and stop their timer."""
+        self._are_notices_due = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         notices, self._notices = self._notices, {}
         for (key, _), notice in notices.items():
             self._add(key, notice)
-        self.send()
 
 
 def _is_notice(message: Heartbeat) -> bool:
