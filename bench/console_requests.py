@@ -57,9 +57,12 @@ async def _request_data(data_dir: str, topics: int, partitions: int, groups: int
     server = HttpServer(broker)
     host, port = await server.start("127.0.0.1", 0)
     await broker.start(f"{host}:{port}")
-    for number in range(topics):
-        await broker.create_topic(f"t{number:05d}", partitions, deadline=deadline_in(_CREATION_MS))
     limit = asyncio.Semaphore(_AT_ONCE)
+
+    async def create(number: int) -> None:
+        """Create topic `number`."""
+        async with limit:
+            await broker.create_topic(f"t{number:05d}", partitions, deadline=deadline_in(_CREATION_MS))
 
     async def commit(number: int) -> None:
         """Commit an offset in group `number`."""
@@ -68,6 +71,7 @@ async def _request_data(data_dir: str, topics: int, partitions: int, groups: int
             offsets = {place: OffsetCommit(Offset(0))}
             await broker.groups.commit(f"g{number:05d}", offsets, deadline=deadline_in(_CREATION_MS))
 
+    await asyncio.gather(*map(create, range(topics)))
     await asyncio.gather(*map(commit, range(groups)))
     times: dict[str, list[float]] = {path: [] for path in _REQUESTS}
     async with aiohttp.ClientSession() as session:

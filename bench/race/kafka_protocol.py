@@ -1,7 +1,8 @@
-"""Measures over the Kafka protocol for Kafka and raftlog, with tools of Kafka 3.9, `java/Load.java` and one in Python.
+"""Measures over the Kafka protocol for Kafka and raftlog.
 
-The leader of partition 0 is killed five times; the clients run with their defaults, and every kill waits until all
-replicas are in sync again."""
+Their load comes from tools of Kafka 3.9, `java/Load.java`, the Go program in `load/` and one in Python. The leader of
+partition 0 is killed five times; the clients run with their defaults, and every kill waits until all replicas are in
+sync again."""
 
 import json
 import sys
@@ -17,7 +18,7 @@ from bench.race import group_rebalances, transactions
 from bench.race.accounting import raise_priority, run_generator, start_generator, stop_generator, wait_for_generator
 from bench.race.system import Values
 from clients import packages
-from clients.java import LOADING, SHORT, java
+from clients.java import LOADING, java
 
 PARTITIONS: Final = 6
 RECORDS: Final = 500_000
@@ -156,14 +157,17 @@ class KafkaProtocolLoad:
 
     def run_closed(self) -> Values:
         """Send records one after another on each of 64 connections, to one partition."""
-        return self._require_success(
-            self._run("closed", self._create_topic(1), CONNECTIONS, SECONDS, SMALL_BYTES, flags=LOADING)
-        )
+        return self._run_go("closed", CONNECTIONS, SECONDS, SMALL_BYTES)
 
     def run_offered(self) -> Values:
         """Send 1,000 records a second, each at its due time."""
-        shape = (OFFERED_PER_S, OFFERED_S, OFFERED_CONNECTIONS, SMALL_BYTES)
-        return self._require_success(self._run("offered", self._create_topic(1), *shape, flags=LOADING))
+        return self._run_go("offered", OFFERED_PER_S, OFFERED_S, OFFERED_CONNECTIONS, SMALL_BYTES)
+
+    def _run_go(self, load: str, *shape: int) -> Values:
+        """Run a load of the Go program on a new topic: a JVM compiles for longer than the load runs."""
+        topic = self._create_topic(1)
+        command = [str(packages.go_program(_HERE / "load")), "kafka", load, topic, *map(str, shape)]
+        return self._require_success(json.loads(run_generator(command, self._environment).splitlines()[-1]))
 
     def read_many_partitions(self) -> Values:
         """Read 1,000 partitions with 50 consumers; `cpu` is the CPU time of the brokers, in cores."""
@@ -219,9 +223,9 @@ class KafkaProtocolLoad:
                     raise
                 name = f"race-{uuid.uuid4().hex[:8]}"
 
-    def _java(self, *arguments: object, flags: tuple[str, ...] = SHORT) -> list[str]:
-        return java(self._libraries, "Load", *map(str, arguments), flags=flags, classes=self._classes)
+    def _java(self, *arguments: object) -> list[str]:
+        return java(self._libraries, "Load", *map(str, arguments), classes=self._classes)
 
-    def _run(self, *arguments: object, flags: tuple[str, ...] = SHORT) -> dict[str, Any]:
-        output = run_generator(self._java(*arguments, flags=flags), self._environment)
+    def _run(self, *arguments: object) -> dict[str, Any]:
+        output = run_generator(self._java(*arguments), self._environment)
         return dict(json.loads(output.splitlines()[-1])) if output.strip() else {}
