@@ -3,6 +3,7 @@
 Exit code 0 when every measure of every system ran, 1 when one failed, 2 for wrong arguments."""
 
 import argparse
+import itertools
 import json
 import signal
 import sys
@@ -18,7 +19,7 @@ from bench import probes
 from bench.measure import MeasureFailed, Workspace
 from bench.race import go_systems, kafka_systems, python_systems
 from bench.race.accounting import CpuMeter
-from bench.race.report import Run, SystemResult, race_tables, write_chart, write_results
+from bench.race.report import Run, SystemResult, race_tables, repeat_disturbed, write_chart, write_results
 from bench.race.system import MEASURES, RunningSystem, System
 from clients.packages import NotInstalled
 
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--measure", action="append", default=[], metavar="MEASURE", help="the key of a measure; repeated for more"
     )
-    parser.add_argument("--runs", type=int, default=RUNS, help="runs of each measure except leader kills")
+    parser.add_argument("--runs", type=int, default=RUNS, help="undisturbed runs of each measure except leader kills")
     parser.add_argument("--kills", type=int, help="leader kills of each system")
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
     parser.add_argument("--python", default=sys.executable, help="interpreter of raftlog's brokers")
@@ -88,16 +89,20 @@ def _race(system: System, counts: dict[str, int], workspace: Workspace, console:
 
 
 def _measure(name: str, count: int, running: RunningSystem, result: SystemResult, console: Console) -> None:
-    for number in range(count):
+    """Add the runs of a measure to the result, and print each."""
+    numbers = itertools.count(1)
+
+    def run() -> Run:
         meter = CpuMeter(running.pids())
-        try:
-            values = running.measures[name]()
-        except MeasureFailed as failure:
-            result.errors[name] = str(failure)
-            console.print(f"{result.system.key} {name}: failed: {failure}", markup=False, highlight=False)
-            return
-        run = Run(values, *meter.shares())
-        result.runs.setdefault(name, []).append(run)
+        values = running.measures[name]()
+        seen = Run(values, *meter.shares())
         figures = ", ".join(f"{key} {value:,.2f}" for key, value in values.items())
-        text = f"{result.system.key} {name} {number + 1}: {figures}; nodes {run.nodes:.0%}, others {run.others:.0%}"
-        console.print(text, markup=False, highlight=False)
+        shares = f"nodes {seen.nodes:.0%}, others {seen.others:.0%}"
+        console.print(f"{result.system.key} {name} {next(numbers)}: {figures}; {shares}", markup=False, highlight=False)
+        return seen
+
+    try:
+        result.runs[name] = repeat_disturbed(run, count)
+    except MeasureFailed as failure:
+        result.errors[name] = str(failure)
+        console.print(f"{result.system.key} {name}: failed: {failure}", markup=False, highlight=False)

@@ -3,7 +3,7 @@
 import json
 import re
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -12,14 +12,18 @@ from rich.table import Table
 from bench.race.system import COLUMNS, TRANSACTION_COLUMNS, Column, System, Values
 
 FIRST: Final = "raftlog"
-_PRINTED_OTHERS: Final = 0.25
-"""Share of a core above which the CPU time of other programs marks a row."""
+OTHERS_MAX: Final = 0.25
+"""Share of a core above which the CPU time of other programs disturbs a run."""
+_ATTEMPTS: Final = 2
+"""Runs of a measure, as a multiple of those needed, while others disturb some."""
 _WIDTH: Final = 900
 _HEIGHT: Final = 420
 
 
 class Run(NamedTuple):
-    """One run of a measure; `nodes` and `others` are CPU time in cores."""
+    """One run of a measure; `nodes` and `others` are CPU time in cores.
+
+    `others` includes the time that a hypervisor gave to other machines."""
 
     values: Values
     nodes: float
@@ -55,6 +59,14 @@ class SystemResult(NamedTuple):
         }
 
 
+def repeat_disturbed(run: Callable[[], Run], count: int) -> list[Run]:
+    """Call `run` until `count` runs were undisturbed, or a bounded number of times; return the least disturbed ones."""
+    runs: list[Run] = []
+    while sum(each.others <= OTHERS_MAX for each in runs) < count and len(runs) < count * _ATTEMPTS:
+        runs.append(run())
+    return sorted(runs, key=lambda each: each.others)[:count]
+
+
 def race_tables(results: Sequence[SystemResult]) -> list[Table]:
     """Return the tables of medians: of all systems, and of transactions where a system has measured some."""
     transacting = {column.measure for column in TRANSACTION_COLUMNS}
@@ -68,7 +80,7 @@ def _table(title: str, columns: Sequence[Column], results: Iterable[SystemResult
     table = Table("system", "an answer means", *(column.title for column in columns), "others' CPU", title=title)
     for result in results:
         cells = [_cell(result, column) for column in columns]
-        noise = f"{result.others:.0%}" + (" !" if result.others > _PRINTED_OTHERS else "")
+        noise = f"{result.others:.0%}" + (" !" if result.others > OTHERS_MAX else "")
         table.add_row(result.system.name, result.system.promise, *cells, noise)
     return table
 

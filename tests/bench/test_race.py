@@ -14,7 +14,7 @@ from rich.console import Console
 from bench.measure import MeasureFailed
 from bench.race.accounting import CpuMeter, run_generator
 from bench.race.command import all_systems
-from bench.race.report import Run, SystemResult, race_tables, write_chart
+from bench.race.report import Run, SystemResult, race_tables, repeat_disturbed, write_chart
 from bench.race.system import COLUMNS, MEASURES, TRANSACTION_COLUMNS, RunningSystem, System
 
 
@@ -98,3 +98,17 @@ def test_cpu_time_of_the_nodes_is_separate_from_that_of_other_processes() -> Non
         node.communicate(b"\n")
     assert nodes * elapsed == pytest.approx(0.3, abs=0.15)
     assert 0 <= others <= (os.cpu_count() or 1)
+
+
+@pytest.mark.parametrize(
+    ("others", "kept"),
+    [
+        ((0.2, 0.0, 0.1), [0.0, 0.1, 0.2]),
+        ((0.5, 0.0, 0.9, 0.1, 0.2), [0.0, 0.1, 0.2]),
+        ((0.9, 0.0, 0.8, 0.7, 0.1, 0.3), [0.0, 0.1, 0.3]),
+    ],
+)
+def test_disturbed_runs_are_repeated_but_not_for_ever(others: tuple[float, ...], kept: list[float]) -> None:
+    runs = iter([Run({}, 1.0, each) for each in others])
+    assert [run.others for run in repeat_disturbed(lambda: next(runs), 3)] == kept
+    assert next(runs, None) is None
