@@ -1,6 +1,6 @@
-"""Three brokers, one on a small disk: a disk that fills up, and a move with its progress.
+"""Three brokers, one on a small disk: a disk that fills up, moves with progress and reasons, a decommission.
 
-The tests share the cluster; each undoes its effects."""
+All tests share the cluster; each undoes its effects, except the last one."""
 
 import contextlib
 from collections.abc import Iterator
@@ -42,9 +42,10 @@ def three(tmp_path_factory: pytest.TempPathFactory, disk: SmallDisk | None) -> I
         (directory / "3").symlink_to(disk.data_dir)
     with Cluster(3, data_dir=directory, serve_flags=FLAGS, ready_timeout_s=120) as cluster:
         send(cluster, "/v1/cluster_config", {"upsert": {"balancer.mode": "off"}}, "PUT")
-        for name, replicas in (("whole", 3), ("large", 1)):
+        for name, replicas in (("whole", 3), ("large", 1), ("empty", 1)):
             send(cluster, "/v3/clusters/-/topics", {"topic_name": name, "replication_factor": replicas})
-        assign(cluster, "large", 1)
+        for name in ("large", "empty"):
+            assign(cluster, name, 1)
         cluster.wait_healthy(120)
         for _ in range(LARGE):
             send(cluster, "/topics/large", {"records": [{"value": "x" * MIB}]})
@@ -99,3 +100,42 @@ def test_move_has_progress_and_can_be_cancelled(console, three: Cluster) -> None
     console.click("Cancel the move")
     console.until_text("No replica moves.")
     assert three.leader("large") == 1
+
+
+def test_move_names_what_it_waits_for(console, three: Cluster) -> None:
+    three.nodes[2].pause()
+    try:
+        assign(three, "empty", 2)
+        console.open(three.addresses[0], "#/brokers")
+        waits = "node 2 is to get a replica and does not answer"
+        console.until(lambda: waits in row_of(console, "empty/0 1 2"), "the reason")
+        console.until(lambda: row_of(console, "2 console of broker 2 ✕ down"), "the broker that is down")
+        console.picture("brokers-move-waits")
+    finally:
+        three.nodes[2].resume()
+    console.until_text("No replica moves.")
+    assert three.leader("empty", other_than=[1]) == 2
+
+
+def test_decommission_waits_for_a_place_and_finishes(console, three: Cluster) -> None:
+    console.open(three.addresses[0], "#/brokers")
+    decommission(console, 3)
+    console.until_text("Decommission of broker 3", "1 replica left", "needs 3 hosts, and 2 are left", "whole/0")
+    console.check_access()
+    console.picture("brokers-decommission")
+    console.go("#/")
+    console.until_text("node 3 cannot be emptied", "Start brokers on other hosts, or cancel the decommission.")
+    console.go("#/brokers")
+    console.click("Keep broker 3")
+    console.click("Stop the decommission")
+    console.until(lambda: "Decommission of broker 3" not in console.text(), "the broker is kept")
+    send(three, "/v3/clusters/-/topics/whole", None, "DELETE")
+    decommission(console, 3)
+    console.until(lambda: row_of(console, "2 console of broker 2 ✓ up") and not row_of(console, "3 "), "the broker is removed")
+
+
+def decommission(console: OpenConsole, node: int) -> None:
+    console.click(f"Decommission broker {node}")
+    assert not console.button("Decommission").is_enabled()
+    console.fill(f"Type {node} to confirm", str(node))
+    console.click("Decommission")
