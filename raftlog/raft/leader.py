@@ -296,6 +296,7 @@ class Leader:
         payload = replica.payloads.configuration(configuration, replica.configuration.index)
         index = self._append_control(EntryKind.CONFIGURATION, payload, configuration)
         self.replication.follow_configuration()
+        self._answer_confirmed_reads()  # by the quorum that counts now, which may be this replica alone
         return index
 
     def _commit(self) -> None:

@@ -131,7 +131,9 @@ def test_decommission_waits_for_a_place_and_finishes(console, three: Cluster) ->
     console.until(lambda: "Decommission of broker 3" not in console.text(), "the broker is kept")
     send(three, "/v3/clusters/-/topics/whole", None, "DELETE")
     decommission(console, 3)
-    console.until(lambda: row_of(console, "2 console of broker 2 ✓ up") and not row_of(console, "3 "), "the broker is removed")
+    console.until(
+        lambda: row_of(console, "2 console of broker 2 ✓ up") and not row_of(console, "3 "), "the broker is removed"
+    )
 
 
 def decommission(console: OpenConsole, node: int) -> None:

@@ -394,6 +394,20 @@ def test_6_4_a_joint_configuration_reads_and_keeps_its_leader_with_both_majoriti
     assert leader.reads_failed == ["r"]
 
 
+def test_6_4_a_read_begun_in_a_joint_configuration_needs_no_removed_voter() -> None:
+    cluster = Cluster([1, 2])
+    leader = cluster.elect(1)
+    cluster.cut = lambda message: type(message) is HeartbeatResponse
+    cluster.change(1, [1])
+    leader.core.read_index("r")
+    leader.handle_readys()
+    assert leader.core.configuration.is_joint
+    assert leader.reads == []
+    cluster.settle()
+    assert not leader.core.configuration.is_joint
+    assert [read.request for read in leader.reads] == ["r"]
+
+
 def test_6_4_a_read_at_a_follower_waits_until_its_index_is_applied() -> None:
     cluster = Cluster([1, 2, 3], syncs_at_once=False)
     cluster.elect(1)

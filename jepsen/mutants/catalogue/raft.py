@@ -190,6 +190,12 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "            or current.index > replica.committed\n",
         "",
     ),
+    _raft(
+        "reads-wait-for-removed-voters",
+        "leader:Leader._append_configuration",
+        "        self._answer_confirmed_reads()  # by the quorum that counts now, which may be this replica alone\n",
+        "",
+    ),
     _raft("lead-without-quorum", "leader:Leader.tick", "if not self.replication.is_quorum_active():", "if False:"),
     _raft("lead-when-removed", "leader:Leader.prepare", "if self._is_removed():", "if False:"),
     _raft("propose-in-transfer", "leader:Leader.propose", "if self._transfer.target is not None:", "if False:"),
