@@ -47,12 +47,12 @@ demo: .venv/installed
 
 test: .venv/installed-dev
 	$(BIN)/python -m tests.system_packages
-	$(BIN)/pytest --numprocesses $(JOBS) --dist worksteal
+	$(BIN)/pytest --numprocesses $(JOBS) --dist worksteal --ignore tests/pipeline/spark
 	$(BIN)/pytest -m 'spark and not slow' tests/pipeline/spark
 
 test-long: .venv/installed-dev
 	$(BIN)/python -m tests.system_packages
-	$(BIN)/pytest --numprocesses $(JOBS) --dist worksteal -m 'slow and not spark'
+	$(BIN)/pytest --numprocesses $(JOBS) --dist worksteal -m 'slow and not spark' --ignore tests/pipeline/spark
 	$(BIN)/pytest -m 'spark and slow' tests/pipeline/spark
 
 check: .venv/installed-dev

@@ -54,7 +54,12 @@ def try_mutant(mutant: Mutant, copy: Copy) -> Trial:
 
 def run_tests(name: str, tests: tuple[str, ...], copy: Copy, timeout_s: float = TRIAL_SECONDS_MAX) -> Trial:
     """Run tests of a copy, and end all processes that they started."""
-    environment = {**os.environ, "PYTHONPATH": str(copy.directory), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(copy.directory),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # the copy's configuration names those that it needs
+    }
     began = time.monotonic()
     with subprocess.Popen(  # noqa: S603 - the tests of this project
         copy.pytest(tests),

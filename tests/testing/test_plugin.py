@@ -24,8 +24,10 @@ def test_that_fails(raftlog_cluster_factory):
 
 def test_the_plugin_has_fixtures_and_prints_logs_of_a_failed_test(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(TESTS)
+    others = ("no:cacheprovider", "no:asyncio", "no:schemathesis")
+    flags = [flag for each in others for flag in ("-p", each)]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:asyncio", "-W", "error", str(tmp_path)],
+        [sys.executable, "-m", "pytest", *flags, "-W", "error", str(tmp_path)],
         capture_output=True,
         timeout=60,
         check=False,
