@@ -57,9 +57,11 @@ IN_MEMORY = frozenset(
         "consumers",
         "controller",
         "documents",
+        "gossip",
         "kafka",
         "operations",
         "partitions",
+        "placement",
         "transactions",
     ]
 )

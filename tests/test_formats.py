@@ -41,6 +41,7 @@ from raftlog.topic_config import LogConfig
 from raftlog.types import Offset
 from raftlog.values.error_codes import STATUS_AND_CODE
 from tests.layouts import DOCS, DOCUMENT, LAYOUTS, items_after, read_layout, struct_code, table_after
+from tests.small_journal import SMALL_JOURNAL
 
 GROUP_ID = "6f1c2b3a-0d4e-4f50-8a61-7b2c3d4e5f60"
 CREATED_MS = 1_700_000_000_000
@@ -266,7 +267,7 @@ def test_settings_of_the_offsets_topic_match_the_code() -> None:
 
 
 async def test_requests_between_brokers_match_the_code(tmp_path: Path) -> None:
-    broker = await Broker.open(BrokerSettings(data_dir=str(tmp_path)))
+    broker = await Broker.open(BrokerSettings(data_dir=str(tmp_path), driver=SMALL_JOURNAL))
     served = set(broker.node._requests._handlers)
     await broker.close()
     items = items_after("requests", (DOCS / "REPLICATION.md").read_text(encoding="utf-8"))

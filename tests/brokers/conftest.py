@@ -15,8 +15,13 @@ from raftlog.raft import RaftSettings
 from raftlog.runtime.config import DriverConfig
 from raftlog.testing.ports import reserve_port
 from tests.cluster_secret import SECRET
+from tests.small_journal import SMALL_JOURNAL
 
-DRIVER = DriverConfig(tick_ms=20, raft=RaftSettings(election_ticks_min=9, quiesce_after_ticks=28))
+DRIVER = DriverConfig(
+    tick_ms=20,
+    raft=RaftSettings(election_ticks_min=9, quiesce_after_ticks=28),
+    journal=SMALL_JOURNAL.journal,
+)
 
 
 class Brokers:

@@ -26,6 +26,7 @@ from raftlog.runtime.config import DriverConfig
 from raftlog.types import FEATURE_LEVEL_KNOWN, NodeId, Offset, TopicPartition
 from tests.brokers.conftest import Brokers, brokers_in
 from tests.brokers.members import G, Member
+from tests.small_journal import SMALL_JOURNAL
 from tests.waiting import until, until_async
 
 
@@ -42,7 +43,7 @@ async def topic(tmp_path: Path) -> AsyncIterator[Brokers]:
     settings: Any = {
         "group_initial_rebalance_delay_ms": 0,
         "offsets_partitions": 1,
-        "driver": DriverConfig(stall_ms=60_000),
+        "driver": DriverConfig(stall_ms=60_000, journal=SMALL_JOURNAL.journal),
     }
     async with brokers_in(tmp_path, **settings) as brokers:
         await brokers.start()

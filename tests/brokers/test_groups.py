@@ -39,6 +39,7 @@ from raftlog.records import NewRecord
 from raftlog.types import Offset, OffsetRange, TopicPartition
 from tests.brokers.conftest import Brokers, brokers_in
 from tests.brokers.members import G, Member, commit, coordinator_node, fetch_committed, list_other_brokers, soon
+from tests.small_journal import SMALL_JOURNAL
 from tests.waiting import until
 
 ALL_OF_T = [TopicPartition("t", number) for number in range(4)]
@@ -418,7 +419,7 @@ async def test_fifty_members_that_join_at_once_end_in_one_generation(topic):
 
 async def test_a_broker_without_the_controllers_state_refuses_with_unavailable(tmp_path):
     """The broker was opened on an empty disk, as after the loss of a disk, and lacks the controller's state."""
-    broker = await Broker.open(BrokerSettings(data_dir=str(tmp_path)))
+    broker = await Broker.open(BrokerSettings(data_dir=str(tmp_path), driver=SMALL_JOURNAL))
     groups = broker.groups
     try:
         for asked in (

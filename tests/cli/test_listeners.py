@@ -17,11 +17,12 @@ from raftlog.errors import InvalidArgument
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.caller import Caller
 from raftlog.partitions.settings import BrokerSettings
+from tests.small_journal import SMALL_JOURNAL
 
 
 @pytest.fixture
 async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
-    opened = await Broker.open(BrokerSettings(data_dir=str(tmp_path), sync_threads=1))
+    opened = await Broker.open(BrokerSettings(data_dir=str(tmp_path), sync_threads=1, driver=SMALL_JOURNAL))
     try:
         await opened.start()
         yield opened

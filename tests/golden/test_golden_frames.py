@@ -19,6 +19,7 @@ from raftlog.runtime.rpc.frames.frame import FrameKind
 from tests.golden.frames import list_samples, read_golden_bytes
 from tests.golden.operations import OPERATIONS
 from tests.golden.wire import Sample
+from tests.small_journal import SMALL_JOURNAL
 
 SAMPLES = list(list_samples())
 GOLDEN = read_golden_bytes()
@@ -42,7 +43,7 @@ def missing_samples(names: Any) -> list[str]:
 
 
 async def test_every_request_has_a_sample(tmp_path: Path) -> None:
-    broker = await Broker.open(BrokerSettings(data_dir=str(tmp_path)))
+    broker = await Broker.open(BrokerSettings(data_dir=str(tmp_path), driver=SMALL_JOURNAL))
     served = {*broker.node._requests._handlers, *NAMES}
     await broker.close()
     coordinated = {operation.name for operation in OPERATIONS}

@@ -20,6 +20,7 @@ from raftlog.partitions.settings import BrokerSettings
 from raftlog.types import NodeId
 from tests.brokers.conftest import Brokers, brokers_in
 from tests.cluster_secret import SECRET
+from tests.small_journal import SMALL_JOURNAL
 
 WAIT_S = 30.0
 
@@ -120,13 +121,19 @@ async def test_a_port_in_use_is_an_error_only_if_it_was_configured(tmp_path: Pat
     await taken.start("127.0.0.1", 0)
     assert taken.address is not None
     gossip = GossipSettings(port=taken.address[1], is_required=False)
-    settings = BrokerSettings(data_dir=str(tmp_path / "data"), rpc=("127.0.0.1", 0), secret=SECRET, gossip=gossip)
+    settings = lone_settings(tmp_path, gossip)
     broker = await start_broker(settings)
     assert broker.parts.gossip.address not in ("", f"127.0.0.1:{gossip.port}")
     await broker.close()
     with pytest.raises(InvalidArgument, match="--gossip"):
         await start_broker(replace(settings, gossip=replace(gossip, is_required=True)))
     await taken.close()
+
+
+def lone_settings(tmp_path: Path, gossip: GossipSettings) -> BrokerSettings:
+    return BrokerSettings(
+        data_dir=str(tmp_path / "data"), rpc=("127.0.0.1", 0), secret=SECRET, gossip=gossip, driver=SMALL_JOURNAL
+    )
 
 
 async def start_broker(settings: BrokerSettings) -> Broker:
@@ -156,9 +163,7 @@ async def test_a_broker_without_any_gossip_port_continues(
         raise OSError("no port for you")
 
     monkeypatch.setattr(UdpWire, "start", refuse)
-    settings = BrokerSettings(
-        data_dir=str(tmp_path / "data"), rpc=("127.0.0.1", 0), secret=SECRET, gossip=GossipSettings(is_required=False)
-    )
+    settings = lone_settings(tmp_path, GossipSettings(is_required=False))
     with caplog.at_level(logging.WARNING):
         broker = await start_broker(settings)
     assert "gossip is off" in caplog.text
@@ -174,7 +179,7 @@ async def test_gossip_needs_the_secret_that_signs_it(tmp_path: Path) -> None:
 
 async def test_the_advertised_address_is_the_host_and_the_bound_port(tmp_path: Path) -> None:
     gossip = GossipSettings(advertise_host="broker-1.example")
-    settings = BrokerSettings(data_dir=str(tmp_path / "data"), rpc=("127.0.0.1", 0), secret=SECRET, gossip=gossip)
+    settings = lone_settings(tmp_path, gossip)
     broker = await start_broker(settings)
     host, _, port = broker.parts.gossip.address.rpartition(":")
     assert host == "broker-1.example"

@@ -14,6 +14,7 @@ from raftlog.partitions.broker import Broker
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.runtime.memory_budget import MemoryBudget
 from tests.kafka.harness import make_request
+from tests.small_journal import SMALL_JOURNAL
 
 
 def resident_bytes() -> int:
@@ -38,7 +39,7 @@ async def open_connections(count: int, port: int) -> list[socket.socket]:
 async def main(count: int, directory: str) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    broker = await Broker.open(BrokerSettings(data_dir=directory))
+    broker = await Broker.open(BrokerSettings(data_dir=directory, driver=SMALL_JOURNAL))
     await broker.start("127.0.0.1:1")
     listener = KafkaListener(broker, "127.0.0.1", 0, "", MemoryBudget(1 << 26))
     await listener.start()

@@ -12,6 +12,7 @@ from raftlog.partitions.node.environment import NodeEnvironment
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.runtime.rpc.authentication import Credentials
 from raftlog.runtime.rpc.tcp_transport import TcpTransport
+from tests.small_journal import SMALL_JOURNAL
 
 
 class PumpedDisk(SimulatedDisk):
@@ -52,7 +53,7 @@ async def open_broker(disk) -> AsyncIterator[Callable[..., Awaitable[Broker]]]:
             random=random,
             wall_ms=clock,
         )
-        broker = await Broker.open(BrokerSettings(data_dir="/data", **settings), around)
+        broker = await Broker.open(BrokerSettings(data_dir="/data", **{"driver": SMALL_JOURNAL, **settings}), around)
         opened.append((broker, disk.epoch))
         await broker.start("127.0.0.1:1")
         return broker

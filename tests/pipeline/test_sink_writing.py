@@ -38,6 +38,7 @@ from raftlog.pipeline.sink.writers import WrittenTask, batch_writer
 from raftlog.records import build_columns, read_records
 from raftlog.types import TopicPartition
 from tests.pipeline.stored_records import stored_numbers, stored_records
+from tests.small_journal import SMALL_JOURNAL
 from tests.waiting import block_until, until_async
 
 KEYED = Columns(value=1, key=0)
@@ -49,7 +50,9 @@ PARTITIONS = 3
 @pytest.fixture
 async def address(tmp_path: Path) -> AsyncIterator[str]:
     """Start a real broker in this process, alone; yield its address."""
-    broker = await Broker.open(BrokerSettings(data_dir=str(tmp_path / "data"), retention_interval_s=0.02))
+    broker = await Broker.open(
+        BrokerSettings(data_dir=str(tmp_path / "data"), retention_interval_s=0.02, driver=SMALL_JOURNAL)
+    )
     server = HttpServer(broker)
     host, port = await server.start("127.0.0.1", 0)
     await broker.start(f"{host}:{port}")

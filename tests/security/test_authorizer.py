@@ -17,6 +17,7 @@ from raftlog.partitions.caller import Caller
 from raftlog.partitions.security.authorizer import DECISIONS_MAX, Authorizer
 from raftlog.partitions.settings import AUTHORIZATION_ACL, BrokerSettings
 from raftlog.security.permissions import CLUSTER, Acl, AclEffect, AclOperation, AclResourceType, PatternType, Resource
+from tests.small_journal import SMALL_JOURNAL
 
 ALICE = Caller("alice", "tests", "10.0.0.1", "kafka")
 ORDERS = Resource(AclResourceType.TOPIC, "orders")
@@ -64,7 +65,7 @@ def test_nothing_is_refused_for_good_while_the_broker_starts() -> None:
 
 
 async def test_a_broker_that_starts_knows_the_permissions_of_its_copy(tmp_path: Path) -> None:
-    settings = BrokerSettings(data_dir=str(tmp_path), authorization=AUTHORIZATION_ACL)
+    settings = BrokerSettings(data_dir=str(tmp_path), authorization=AUTHORIZATION_ACL, driver=SMALL_JOURNAL)
     broker = await Broker.open(settings)
     await broker.start("127.0.0.1:1", first_user="root:secret")
     await broker.close()

@@ -9,6 +9,7 @@ from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.settings import BrokerSettings
 from tests.kafka.data.conftest import ADDRESS
 from tests.kafka.data.requests import Handlers
+from tests.small_journal import SMALL_JOURNAL
 
 
 @pytest.mark.parametrize("version", range(10))
@@ -63,7 +64,7 @@ async def test_topics_are_created_if_setting_and_request_allow_it(lone, setting,
 
 
 async def test_created_topics_have_the_default_number_of_partitions(tmp_path):
-    broker = await Broker.open(BrokerSettings(data_dir=str(tmp_path), default_partitions=3))
+    broker = await Broker.open(BrokerSettings(data_dir=str(tmp_path), default_partitions=3, driver=SMALL_JOURNAL))
     await broker.start("127.0.0.1:1", ADDRESS)
     handlers = Handlers(broker, KafkaSettings(auto_create_topics=True))
     answer = await handlers.metadata(["new"], may_create=True)
