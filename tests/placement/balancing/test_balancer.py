@@ -14,10 +14,16 @@ from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.placement.balancing.report import BalancerReport
 from raftlog.records import NewRecord, read_records
 from tests.brokers.conftest import Brokers, brokers_in
+from tests.placement.balancing.timing import shorten_intervals
 from tests.waiting import until, until_async
 
 _PACE_S = 0.005
 """Between two writes: what is tested is not how many there can be."""
+
+
+@pytest.fixture(autouse=True)
+def _short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    shorten_intervals(monkeypatch)
 
 
 @pytest.fixture
