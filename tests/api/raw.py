@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import orjson
 
 ANSWER_SECONDS_MAX = 10.0
+_READ_BYTES = 65_536
 
 
 class RawAnswer(NamedTuple):
@@ -28,20 +29,35 @@ def build_request(target: str | bytes, body: bytes, *headers: str | bytes, metho
     return request_head(method, target, *more) + body
 
 
-async def exchange(address: tuple[str, int], request: bytes) -> bytes:
-    """Return all data that the server sends until it closes the connection."""
+async def exchange(address: tuple[str, int], request: bytes, *, ends_after_answer: bool = False) -> bytes:
+    """Return all data that the server sends until it closes the connection.
+
+    `ends_after_answer`: this side ends after a complete response, for which a server waits that has refused a body."""
     reader, writer = await asyncio.open_connection(*address)
     try:
         writer.write(request)
+        found = bytearray()
         async with asyncio.timeout(ANSWER_SECONDS_MAX):
-            return await reader.read()
+            while piece := await reader.read(_READ_BYTES):
+                found += piece
+                if ends_after_answer and _is_complete(found):
+                    writer.write_eof()
+        return bytes(found)
     finally:
         writer.close()
 
 
+def _is_complete(raw: bytearray) -> bool:
+    """Return whether the data is a whole response with a `Content-Length`."""
+    top, end, body = raw.partition(b"\r\n\r\n")
+    lines = top.lower().split(b"\r\n")
+    lengths = [line.removeprefix(b"content-length:") for line in lines if line.startswith(b"content-length:")]
+    return bool(end and lengths) and len(body) >= int(lengths[0])
+
+
 async def fetch_answer(address: tuple[str, int], request: bytes) -> RawAnswer:
     """Send a request that ends its connection (`Connection: close`, or refused with it); return the only response."""
-    return parse_answer(await exchange(address, request))
+    return parse_answer(await exchange(address, request, ends_after_answer=True))
 
 
 def parse_answer(raw: bytes) -> RawAnswer:
