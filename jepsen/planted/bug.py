@@ -14,8 +14,6 @@ class PlantedBug(NamedTuple):
     properties: tuple[str, ...]
     """Properties of which any one is expected to detect the bug."""
     found_within: int
-    """Number of seeds, from 1 on, that are enough to detect the bug.
-
-    The last of them was the first to detect it when this was measured."""
+    """Number of seeds, from 1 on, that are enough to detect the bug; the last of them detected it when measured."""
     level: str = "driver"
     """Level of the simulation that detects it (`jepsen.simulation.campaign.LEVELS`)."""

@@ -86,7 +86,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
             "a leader that was deposed serves old reads as current ones",
             replication_bugs.read_without_quorum,
             ("stale-end",),
-            found_within=22,
+            found_within=34,
         ),
         PlantedBug(
             "two-changes-at-once",
@@ -107,7 +107,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
             "after a restart an old term and vote are back",
             storage_bugs.replay_out_of_order,
             ("term-back", "voted-twice"),
-            found_within=29,
+            found_within=35,
         ),
         PlantedBug(
             "cut-corrupt",

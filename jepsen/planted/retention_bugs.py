@@ -188,7 +188,7 @@ BUGS = (
         "compaction removes the newest record of a key",
         drop_newest_value,
         ("lost-key", "lost-write"),
-        found_within=9,
+        found_within=10,
         level="records",
     ),
     PlantedBug(

@@ -22,6 +22,8 @@ from raftlog.types import NodeId
 
 SEEDS = 3
 FAULTS = 25
+QUICK_SEEDS = 15
+"""Seeds of tests that are not slow."""
 SETTINGS = MetadataSettings(seeds=tuple(("h", number) for number in range(1, SEEDS + 1)), look_ms=10, look_ms_max=40)
 
 
@@ -234,7 +236,9 @@ def check_disjoint(world: World) -> None:
             assert owners.setdefault(seed.replica, record) is record, f"{seed} is in two clusters"
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize(
+    "seed", [pytest.param(seed, marks=[pytest.mark.slow] if seed >= QUICK_SEEDS else []) for seed in range(60)]
+)
 def test_one_cluster_is_created_when_no_disk_is_lost(seed: int) -> None:
     world = World(seed, wipes=False)
     world.run()

@@ -28,7 +28,7 @@ from tests.replica.transacting import TransactionWorld, transactional_batch
 
 SEEDS = 80
 SEEDS_OF_A_TEST = 10
-QUICK_SEEDS = 30
+QUICK_SEEDS = 10
 """Seeds of tests that are not slow."""
 OPERATIONS = 25
 KEYS = [b"k%d" % number for number in range(4)]

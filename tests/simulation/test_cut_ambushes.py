@@ -18,7 +18,7 @@ from raftlog.runtime.process.large_appends import LargeAppends
 from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.types import Index
 
-SEEDS = (range(1, 3), pytest.param(range(3, 7), marks=pytest.mark.slow))
+SEEDS = (range(1, 2), pytest.param(range(2, 7), marks=pytest.mark.slow))
 FOUND_WITHIN = range(1, 31)
 
 
@@ -43,6 +43,8 @@ def test_fixed_seeds_survive_cuts_that_meet_syncs(triggered: list[str], seeds: r
         outcome = simulate(seed, cut_ambushes=True)
         if outcome.failure is not None:
             pytest.fail(failure_text(outcome, "the one under test"), pytrace=False)
+        assert "cut_ambushes = True" in outcome.options
+        assert repeat_command(outcome).endswith(f"jepsen.simulation --cut-ambushes --seeds 1 --from {seed}")
     assert len(triggered) >= len(seeds)
 
 
@@ -58,12 +60,6 @@ def test_cuts_during_syncs_detect_large_appends_that_a_cut_does_not_shorten(monk
 
 def test_the_option_is_never_drawn_from_a_seed() -> None:
     assert not any(draw(seed).cut_ambushes for seed in range(100))
-
-
-def test_the_repeating_command_has_cuts_during_syncs() -> None:
-    outcome = simulate(1, draw(1).with_cut_ambushes())
-    assert "cut_ambushes = True" in outcome.options
-    assert repeat_command(outcome).endswith("jepsen.simulation --cut-ambushes --seeds 1 --from 1")
 
 
 def test_cuts_during_syncs_are_only_for_drivers() -> None:

@@ -32,6 +32,7 @@ def test_damaged_or_unreadable_files_are_repaired(world: World) -> None:
     world.converge()
 
 
+@pytest.mark.slow
 def test_a_damaged_journal_leads_to_a_new_disk_uuid(world: World) -> None:
     before = {machine.replica for machine in world.cluster.machines.values()}
     while {machine.replica for machine in world.cluster.machines.values()} == before:
@@ -75,6 +76,7 @@ def test_a_long_absent_replica_gets_the_log_although_its_leader_crashes(world: W
     world.converge()
 
 
+@pytest.mark.slow
 def test_replicas_move_during_faults(world: World) -> None:
     assert "shall have" in world.inject(Fault.MEMBERS, 4)
     world.converge()

@@ -15,15 +15,15 @@ from jepsen.simulation.outcome import Outcome
 from jepsen.simulation.report import failure_text
 
 SEEDS = {"broker": range(16, 25), "groups": range(1, 7), "records": range(1, 5), "founding": range(1, 41)}
-SEEDS_PER_TEST = {"broker": 1, "groups": 2, "records": 1, "founding": 5}
+SEEDS_PER_TEST = {"broker": 1, "groups": 1, "records": 1, "founding": 2}
 UNORDERED_SEEDS = {
     "broker": range(101, 104),
     "groups": range(101, 103),
     "records": range(101, 103),
     "founding": range(101, 121),
 }
-UNORDERED_PER_TEST = {"broker": 1, "groups": 1, "records": 1, "founding": 5}
-REPEATED = {"broker": 16, "groups": 2, "records": 2, "founding": 7}
+UNORDERED_PER_TEST = {"broker": 1, "groups": 1, "records": 1, "founding": 2}
+REPEATED = {"broker": 16, "groups": 2, "records": 2, "founding": 1}
 """Seed of each level whose run is repeated; the one of brokers has gossip with pests, and operators."""
 KEPT = [
     pytest.param(kept, marks=[pytest.mark.slow] if level == "broker" else [])

@@ -17,7 +17,9 @@ SEEDS = (6076, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=py
 """In the first one a broker has no room for its cluster's id when it is given the bootstrap record."""
 
 
-@pytest.mark.parametrize("suffix", DISPOSABLE)
+@pytest.mark.parametrize(
+    "suffix", [pytest.param(each, marks=[pytest.mark.slow] if number else []) for number, each in enumerate(DISPOSABLE)]
+)
 def test_every_way_to_lose_a_small_file_is_survived(suffix: str) -> None:
     world, random, seen = World(lost_files=True), generator("small files", suffix), ""
     machine = world.machine(2)

@@ -53,7 +53,7 @@ def pending_offsets_are_visible(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_visible_pending_offsets_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     pending_offsets_are_visible(monkeypatch)
-    failure = simulate_brokers(6, transactions=True).failure
+    failure = simulate_brokers(2, transactions=True).failure
     assert failure is not None
     assert failure.name in ("aborted-offset", "skipped-input", "consumed-twice")
 
