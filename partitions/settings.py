@@ -177,6 +177,16 @@ class BrokerSettings:
             sync_method=self.sync_method,
         )
 
+    def internal_topic_config(self) -> TopicConfig:
+        """Return the defaults for settings of internal topics.
+
+        Their coordinators shorten the logs themselves, and serve with a majority of the replicas: settings that would
+        change this are not inherited from the defaults of other topics. Clients cannot change internal topics."""
+        plain = TopicConfig()
+        return replace(
+            self.topic_config, cleanup_policy=plain.cleanup_policy, min_insync_replicas=plain.min_insync_replicas
+        )
+
     def group_settings(self) -> GroupSettings:
         """Return the settings of group coordinators."""
         return GroupSettings(

@@ -128,14 +128,16 @@ class TopicChanges:
         self, name: str, placed: tuple[tuple[ReplicaId, ...], ...], overrides: Mapping[str, str]
     ) -> CreateTopic:
         """Return the command that creates a topic with these replicas. Raises `InvalidArgument`."""
-        self._check_insync(self._settings.topic_config.override(overrides), len(placed[0]))
+        is_internal = name.startswith("__")
+        defaults = self._settings.internal_topic_config() if is_internal else self._settings.topic_config
+        self._check_insync(defaults.override(overrides), len(placed[0]))
         return CreateTopic(
             name,
             UUID(int=self._random.getrandbits(128), version=4),
             placed,
             settings_of(overrides),
             self._wall_ms(),
-            name.startswith("__"),
+            is_internal,
         )
 
     def _candidates(self, factor: int) -> list[PlacementCandidate]:

@@ -2,7 +2,8 @@
 
     loading   its log is folded up to an entry of this leader's own term: requests wait, or get `CoordinatorLoading`
     serving   its machine decides, and its log follows
-    over      the leadership or the term is lost: waiting requests fail with `NotLeader`, and all state is dropped
+    over      the leadership or the term is lost, or another coordinator replaces it after an error: waiting requests
+              fail with `NotLeader`, and all state is dropped; nothing more is appended
 
 Decisions of the machine are appended in the order in which they were made, by the replica of this leader and in its
 term (`log`). A subclass has the machine. Made and ended by `coordinators`."""
@@ -18,6 +19,7 @@ from raftlog.errors import (
     DeadlineExceeded,
     FormatError,
     NotLeader,
+    OffsetNotAvailable,
     Overloaded,
     RaftlogError,
 )
@@ -25,6 +27,7 @@ from raftlog.events import event
 from raftlog.partitions.coordinator.folded import FoldedLog, LogEntry
 from raftlog.partitions.coordinator.log import LogWriter
 from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.partitions.produce.pending import copied_error
 from raftlog.partitions.replica import Replica, ReplicaAppended
 from raftlog.raft import ReplicaId
 from raftlog.types import Term
@@ -56,6 +59,8 @@ class PartitionCoordinator(ABC, Generic[F]):
         """Size of the log when its current values were last appended again, in bytes."""
         self.problem: FormatError | None = None
         """Error of a log that this release cannot read."""
+        self._loads_to = replica.group.core.last_id.index
+        """Last entry of the log, perhaps not committed yet, perhaps of an earlier coordinator in the same term."""
         self._failed = failed
         self._loop = asyncio.get_running_loop()
         self.writer = LogWriter(replica, self.term, folded, wall_ms, self._apply_up_to)
@@ -98,7 +103,7 @@ class PartitionCoordinator(ABC, Generic[F]):
         """Apply the log in slices, then begin to serve; return False if the coordinator ended before."""
         while not self.is_over and self.leads():
             try:
-                await self.replica.offsets(False, deadline_in(_LOOK_MS))
+                await self._wait_for_earlier_entries(deadline_in(_LOOK_MS))
                 await self.folded.catch_up(self.replica.group)
             except FormatError as error:
                 if self.is_over:  # it lost the leadership between two slices
@@ -120,12 +125,22 @@ class PartitionCoordinator(ABC, Generic[F]):
                 return True
         return False
 
+    async def _wait_for_earlier_entries(self, deadline: Deadline) -> None:
+        """Wait until all entries are delivered that the log had when this coordinator began.
+
+        Raises the errors of `Replica.offsets`."""
+        await self.replica.offsets(False, deadline)
+        while self.replica.group.applied_index < self._loads_to and self.leads():
+            if not await self.replica.waits.wait(1, deadline):
+                raise OffsetNotAvailable(f"{self.replica.name}: entries of an earlier coordinator are not committed")
+
     def end(self, leader: ReplicaId | None = None) -> None:
         """End the coordinator; `leader` is the next leader if it is known."""
         if self._over is not None:
             return
         self._over = self._moved_error(leader)
         self.stop(self._over)
+        self.writer.close()
         self.replica.group.unreadable.pop(_PART, None)  # from now on the next leader's broker reports it
         if not self._readiness.done():
             self._readiness.set_result(None)
@@ -186,7 +201,10 @@ class PartitionCoordinator(ABC, Generic[F]):
         barrier = self.writer.barrier()
         if barrier is None:
             return False
-        await self._wait_for_commit(barrier, deadline)
+        try:
+            await self._wait_for_commit(asyncio.shield(barrier), deadline)
+        except RaftlogError as error:
+            raise copied_error(error) from None
         return True
 
     async def _wait_for_commit(self, done: "asyncio.Future[None]", deadline: Deadline) -> None:

@@ -88,11 +88,6 @@ class Coordinators(Generic[C]):
             raise NotLeader(f"{partition.name}: another broker is its coordinator", leader)
         return coordinator
 
-    def active(self, partition: Partition) -> C | None:
-        """Return the coordinator of a partition that serves here; None if there is none."""
-        coordinator = self._active.get(partition)
-        return coordinator if coordinator is not None and coordinator.is_loaded else None
-
     def _on_step(self, partition: Partition, group: PartitionReplica, ready: Ready) -> None:
         """Schedule `follow_leadership` if a step of the replica may have changed its leadership."""
         known = self._active.get(partition)

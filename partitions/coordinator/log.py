@@ -2,10 +2,11 @@
 
     every append is made by the replica of this leader, in this leader's term, or not at all
 
-Entries of one turn of the loop, and all that are written while an append is in flight, become the next one: a commit
-costs three brokers about as much for one entry as for many.
-So no decision of an older coordinator can land after one of a newer coordinator. When an append is refused, all its
-entries fail with the error: none of them was written. Owned by a coordinator."""
+So no decision of an older coordinator can land after one of a newer coordinator. Entries of one turn of the loop, and
+all that are written while an append is in flight, become the next one: a commit costs three brokers about as much for
+one entry as for many. When an append is refused, all its entries fail with the error: none of them was written. An
+append needs a majority and no further copies (`BrokerSettings.internal_topic_config`), for which all later ones would
+wait. Owned by a coordinator."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -25,7 +26,7 @@ _BATCH_BYTES: Final = 512 * 1024
 
 
 class _PendingEntries(NamedTuple):
-    """Entries for the next append, and the future of their caller."""
+    """Entries for the next append, and the future of their caller; a barrier has no entries."""
 
     entries: Sequence[LogEntry[Any, Any]]
     records: Sequence[NewRecord]
@@ -58,15 +59,17 @@ class LogWriter:
         """Entries for the next append."""
         self._is_appending = False
         """Whether an append is in flight, or due in this turn of the loop."""
+        self._is_closed = False
         self._size = 0
         """Bytes of the entries that are neither committed nor failed."""
         self._newest: list[_PendingEntries] = []
         """Entries of the last append, until its outcome is known."""
 
     def leads(self) -> bool:
-        """Return whether this replica still leads in the term in which the coordinator began."""
+        """Return whether the writer is open, and this replica leads in the term in which the coordinator began."""
         replica = self._replica
-        return replica.is_leader and replica.group.core.term == self._term and not replica.group.is_closed
+        is_open = not self._is_closed and not replica.group.is_closed
+        return is_open and replica.is_leader and replica.group.core.term == self._term
 
     def write(self, entries: Sequence[LogEntry[Any, Any]]) -> "asyncio.Future[None]":
         """Append the entries at the end of the turn, or after the append in flight.
@@ -96,13 +99,24 @@ class LogWriter:
     def barrier(self) -> "asyncio.Future[None] | None":
         """Return a future that completes when all entries written so far are committed; None if none is pending.
 
-        It fails as the last append fails."""
+        It fails as the last append fails. Callers share it and must not cancel it."""
         turn = self._given or self._newest
         if not turn:
             return None
+        if not turn[-1].entries:
+            return turn[-1].done
         done: asyncio.Future[None] = self._loop.create_future()
+        done.add_done_callback(asyncio.Future.exception)  # every caller may have stopped waiting
         turn.append(_PendingEntries((), (), 0, done))
         return done
+
+    def close(self) -> None:
+        """Fail the entries that are not in the log, and refuse further ones; those in the log keep their outcome.
+
+        A coordinator that follows in the same term would not expect its predecessor's appends after its own."""
+        self._is_closed = True
+        given, self._given = self._given, []
+        self._fail(given, self._not_coordinator_error())
 
     def _not_coordinator_error(self) -> NotLeader:
         """Return the error that another broker is the coordinator."""
@@ -120,7 +134,10 @@ class LogWriter:
             return
         self._newest = given
         appended = self._replica.append(_build_batches(given, self._wall_ms()), ALL)
-        appended.add_done_callback(lambda future: self._on_append(given, future))
+        if appended.done():  # refused: from now on no decision may be based on these entries
+            self._on_append(given, appended)
+        else:
+            appended.add_done_callback(lambda future: self._on_append(given, future))
 
     def _on_append(self, pending: list[_PendingEntries], appended: "asyncio.Future[ReplicaAppended]") -> None:
         """Apply the committed entries and complete their futures; or fail them with the error of the append."""
@@ -134,9 +151,9 @@ class LogWriter:
             self._loop.call_soon(self._flush)  # after the callers that continue now, whose entries it takes too
 
     def _complete(self, pending: list[_PendingEntries], appended: ReplicaAppended) -> None:
-        """Apply committed entries, and complete their futures."""
+        """Apply committed entries, and complete their futures; a closed writer applies none."""
         self._clear_newest(pending)
-        is_next = self._reach(appended)
+        is_next = not self._is_closed and self._reach(appended)
         for entries, records, size, done in pending:
             if is_next:
                 self._folded.advance(entries, len(records))

@@ -101,11 +101,10 @@ class Topics:
         for name, value in row.configs:
             if name not in _NAMES:
                 _logger.warning("topic %s: this release does not know the setting %s=%s", row.name, name, value)
-        config = self._shared.settings.topic_config.override(
-            {name: value for name, value in row.configs if name in _NAMES}
-        )
-        # Internal topics are shortened by their writers, whatever the broker's default for topics is.
-        return replace(config, cleanup_policy=DELETE) if row.creation.is_internal else config
+        settings, is_internal = self._shared.settings, row.creation.is_internal
+        defaults = settings.internal_topic_config() if is_internal else settings.topic_config
+        config = defaults.override({name: value for name, value in row.configs if name in _NAMES})
+        return replace(config, cleanup_policy=DELETE) if is_internal else config  # shortened by their coordinators
 
     def _add(self, row: control.TopicRow, state: ControllerState) -> None:
         """Add a topic with its partitions."""

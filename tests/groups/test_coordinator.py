@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from raftlog.errors import FormatError, GroupFull, NotLeader, RaftlogError, Unavailable, UnknownTopic
+from raftlog.errors import DeadlineExceeded, FormatError, GroupFull, NotLeader, RaftlogError, Unavailable, UnknownTopic
 from raftlog.partitions.coordinator.maintenance import CoordinatorMaintenance
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline, deadline_in
@@ -25,6 +25,7 @@ from raftlog.partitions.groups.records import (
 )
 from raftlog.partitions.groups.results import OffsetCommit, Place, TransactionalProducer
 from raftlog.partitions.groups.settings import GroupSettings
+from raftlog.partitions.replica.waits import Waits
 from raftlog.records import NewRecord
 from raftlog.types import FEATURE_LEVEL_TRANSACTIONS, Offset
 from tests.groups.test_writer import Log
@@ -42,6 +43,7 @@ class Replica(Log):
     def __init__(self) -> None:
         super().__init__()
         self.lost: NotLeader | None = None
+        self.waits = Waits()
         self.size_bytes = 0
         self.calls: list[tuple[str, int]] = []
         """Rolls and trims, with the offsets at which they came, or to which they go."""
@@ -184,6 +186,25 @@ async def test_a_lower_commit_fails_with_a_pending_higher_one(world: World) -> N
     for each in (higher, lower):
         with pytest.raises(Unavailable):
             await each
+
+
+async def test_requests_end_at_their_deadline_while_an_append_is_not_committed(world: World) -> None:
+    assert await world.coordinator.load()
+    first = world.commit(5)
+    await run_pending_tasks()
+    writer = world.coordinator.writer
+    barriers = set()
+    for offset in (3, 4, 6, 6):  # those that change nothing wait for the append, the others for the next one
+        late = {PLACE: OffsetCommit(Offset(offset))}
+        with pytest.raises(DeadlineExceeded):
+            await world.coordinator.offsets.commit("g", late, None, deadline_in(0))
+        barriers.add(writer.barrier())
+    assert len(barriers) == 2, "one for each append, however many requests give up"
+    for _ in range(2):
+        world.replica.commit()
+        await run_pending_tasks()
+    assert (await first)[PLACE].offset == 5
+    assert writer.barrier() is None
 
 
 async def test_a_lower_commit_is_answered_once_a_majority_confirms_the_higher_one(world: World) -> None:

@@ -9,6 +9,7 @@ from raftlog.errors import NotLeader
 from raftlog.partitions.coordinator.coordinators import Coordinators
 from raftlog.partitions.groups.coordinator import GroupCoordinator
 from tests.groups.test_coordinator import Replica, World, run_pending_tasks
+from tests.groups.test_writer import make_entry
 
 
 class CoordinatorObserver:
@@ -84,6 +85,37 @@ async def test_a_coordinator_serves_once_it_is_loaded_and_ends_with_its_replica(
     assert bench.coordinators.find(bench.partition) is second, "an earlier one cannot end it"
     await run_pending_tasks()
     assert bench.follower.began == [first, second]
+
+
+async def test_a_coordinator_follows_another_one_in_the_same_term_after_its_last_append(
+    bench: CoordinatorsHarness,
+) -> None:
+    """The successor decides only with all that its predecessor appended, and nothing is appended behind its back."""
+    replica = bench.partition.replica
+    first = bench.coordinators.find(bench.partition)
+    await run_pending_tasks()
+    in_flight = first.writer.write([make_entry(5)])
+    await run_pending_tasks()
+    unsent = first.writer.write([make_entry(6, 1)])
+    replica.core.last_id.index = 1
+    bench.coordinators._replace(bench.partition, first)
+    with pytest.raises(NotLeader):
+        await unsent
+    with pytest.raises(NotLeader):
+        first.writer.write([make_entry(7, 1)])
+    second = bench.coordinators.find(bench.partition)
+    assert second is not first
+    await run_pending_tasks()
+    assert not second.is_loaded
+    assert len(replica.waiting) == 1
+    replica.commit()
+    replica.applied_index = 1
+    replica.waits.wake_all()
+    await in_flight
+    await run_pending_tasks()
+    assert second.is_loaded
+    assert {key.partition: record.offset for key, record in second.folded.latest_offsets("g").items()} == {0: 5}
+    assert not replica.waiting
 
 
 async def test_a_coordinator_that_never_served_is_not_reported_as_ended(bench: CoordinatorsHarness) -> None:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from raftlog.errors import FormatError, InvalidArgument, NotLeader, OutcomeUnknown, Overloaded
+from raftlog.errors import FormatError, InvalidArgument, NotLeader, OutcomeUnknown, Overloaded, RaftlogError
 from raftlog.partitions.coordinator import log as writing
 from raftlog.partitions.coordinator.log import LogWriter
 from raftlog.partitions.groups.folded import FoldedGroups, GroupEntry
@@ -45,17 +45,23 @@ class Log:
         self.name = "log"
         self.is_leader = True
         self.group = self
-        self.core = SimpleNamespace(term=Term(3), leader=None)
+        self.core = SimpleNamespace(term=Term(3), leader=None, last_id=SimpleNamespace(index=0))
+        self.applied_index = 0
         self.unreadable: dict[str, str] = {}
         self.is_closed = False
         self.log_start_offset = Offset(0)
         self.batches: list[bytes] = []
         self.waiting: list[tuple[asyncio.Future[ReplicaAppended], list[bytes]]] = []
+        self.refusal: RaftlogError | None = None
+        """Error with which appends are refused at once."""
 
     def append(self, batches: list[bytearray], acks: int) -> "asyncio.Future[ReplicaAppended]":
         assert acks == -1
         future: asyncio.Future[ReplicaAppended] = asyncio.get_running_loop().create_future()
-        self.waiting.append((future, [bytes(batch) for batch in batches]))
+        if self.refusal is not None:
+            future.set_exception(self.refusal)
+        else:
+            self.waiting.append((future, [bytes(batch) for batch in batches]))
         return future
 
     @property
@@ -262,6 +268,44 @@ async def test_pending_records_are_bounded(harness: WriterHarness, monkeypatch: 
     await run_loop_turn()
     harness.log.commit()
     await later
+
+
+async def test_a_refused_append_is_forgotten_before_any_later_decision(harness: WriterHarness) -> None:
+    harness.log.refusal = Overloaded("full")
+    first = harness.writer.write([make_entry(5)])
+    seen: list[OffsetRecord | None] = []
+    asyncio.get_running_loop().call_soon(lambda: seen.append(harness.folded.latest_offset(offset_key())))
+    await run_loop_turn()
+    with pytest.raises(Overloaded):
+        await first
+    assert seen == [None], "a decision in the turn of the refusal would be based on it, and come into a later append"
+
+
+async def test_callers_of_a_barrier_share_it(harness: WriterHarness) -> None:
+    harness.writer.write([make_entry(5)])
+    assert harness.writer.barrier() is harness.writer.barrier()
+    await run_loop_turn()
+    assert harness.writer.barrier() is harness.writer.barrier()
+
+
+# the end of a coordinator
+
+
+async def test_a_closed_writer_appends_nothing_more(harness: WriterHarness) -> None:
+    in_flight = harness.writer.write([make_entry(5)])
+    await run_loop_turn()
+    given = harness.writer.write([make_entry(6, 1)])
+    harness.writer.close()
+    assert not harness.writer.leads()
+    with pytest.raises(NotLeader):
+        await given
+    with pytest.raises(NotLeader):
+        harness.writer.write([make_entry(7)])
+    harness.log.commit()
+    await in_flight
+    await run_loop_turn()
+    assert not harness.log.waiting
+    assert harness.folded.latest_offsets("g") == {}, "its state is dropped"
 
 
 async def test_unencodable_values_change_nothing(harness: WriterHarness) -> None:

@@ -174,6 +174,13 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         (*_WRITER, *_COMMITS),
     ),
     _groups(
+        "refused-entries-expected-for-a-turn",
+        "coordinator/log:LogWriter._flush",
+        "if appended.done():",
+        "if False:",
+        _WRITER,
+    ),
+    _groups(
         "folded-out-of-order",
         "coordinator/log:LogWriter._complete",
         "if is_next:",
@@ -392,6 +399,20 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "coordinator/coordinators:Coordinators._end",
         "if coordinator.is_loaded:",
         "if True:",
+        _COORDINATOR_LIST,
+    ),
+    _groups(
+        "replaced-coordinator-writes-on",
+        "coordinator/coordinator:PartitionCoordinator.end",
+        "        self.writer.close()\n",
+        "",
+        _COORDINATOR_LIST,
+    ),
+    _groups(
+        "load-without-the-last-append-of-the-term",
+        "coordinator/coordinator:PartitionCoordinator._wait_for_earlier_entries",
+        "self.replica.group.applied_index < self._loads_to",
+        "False",
         _COORDINATOR_LIST,
     ),
     _groups(
