@@ -13,7 +13,7 @@ from raftlog.partitions.coordinator.folded import LogEntry
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.groups.environment import GroupEnvironment
 from raftlog.partitions.groups.offsets import OffsetsPort
-from raftlog.partitions.groups.records import OffsetKey
+from raftlog.partitions.groups.records import GroupProducerKey, OffsetKey
 
 _SLICE: Final = 500
 """Groups examined in one turn of the loop."""
@@ -43,14 +43,17 @@ class GroupExpiry:
 
     async def _expire_producers(self) -> None:
         """Delete the records of producers whose last transaction ended before the retention time."""
-        keys = [
-            key
-            for key, record in list(self._folded.producers.items())
-            if self._is_retention_over(record.ended_ms) and not self._folded.latest_pending(*key)
-        ]
+        keys = list(self._folded.producers)
         for first in range(0, len(keys), _SLICE):
-            entries = [LogEntry(key, None) for key in keys[first : first + _SLICE]]
+            entries = [LogEntry(key, None) for key in keys[first : first + _SLICE] if self._has_producer_expired(key)]
             await self._coordinator.commit_entries(entries, deadline_in(_WRITE_MS))
+            await asyncio.sleep(0)
+
+    def _has_producer_expired(self, key: GroupProducerKey) -> bool:
+        """Return whether a producer's last transaction in a group ended before the retention time."""
+        record = self._folded.latest_producer(*key)
+        is_over = record is not None and self._is_retention_over(record.ended_ms)
+        return is_over and not self._folded.latest_pending(*key)
 
     def _find_expired_offsets(self, group: str) -> list[OffsetKey]:
         """Return the keys of offsets to delete: their topic was deleted, or the group has expired."""

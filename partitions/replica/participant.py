@@ -10,7 +10,14 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, TypeAlias
 
-from raftlog.errors import DeadlineExceeded, NotLeader, OffsetNotAvailable, RaftlogError, Unavailable
+from raftlog.errors import (
+    DeadlineExceeded,
+    NotLeader,
+    OffsetNotAvailable,
+    ProducerFenced,
+    RaftlogError,
+    Unavailable,
+)
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.replica.leader_transactions import AppendPermission, TransactionGuard
 from raftlog.partitions.replica.producer_state import ProducerState
@@ -19,7 +26,7 @@ from raftlog.partitions.replica.transaction_table import NO_EPOCH
 from raftlog.partitions.replica.waits import Waits
 from raftlog.partitions.results import ActiveProducer, ConfirmedTransaction
 from raftlog.raft import Role
-from raftlog.records import TransactionMarker
+from raftlog.records import BatchHeader, TransactionMarker
 from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.types import Term
 
@@ -46,6 +53,10 @@ class Participant:
     def is_enlisted(self, producer_id: int, wanted: AppendPermission) -> bool:
         """Return whether the producer may append to its transaction now, so that `enlist` has nothing to do."""
         return self._sequence_check.can_decide() and self._transactions.is_permitted(producer_id, wanted)
+
+    def note_waiting(self, header: BatchHeader) -> None:
+        """Record a batch that waits until its producer is enlisted; see `LeaderTransactions.note_waiting`."""
+        self._transactions.note_waiting(header, self._group.core.term)
 
     async def enlist(
         self,
@@ -117,8 +128,8 @@ class Participant:
         """Append the marker of a transaction's end, also without an open one; return once it is committed.
 
         A repeated marker changes nothing: a later transaction may be open.
-        Raises `NotLeader`, `ProducerFenced` and `CoordinatorFenced` for older epochs than known here, and the errors of
-        an append. A retry is safe."""
+        Raises `NotLeader`, `ProducerFenced` and `CoordinatorFenced` for older epochs than are known here, and the
+        errors of an append. A retry is safe."""
         refusal = self.refusal()
         if refusal is not None:
             raise refusal
@@ -127,9 +138,23 @@ class Participant:
             return
         try:
             async with asyncio.timeout_at(deadline):
-                await self._sequence_check.append_marker(marker)
+                await self._append_marker(marker)
         except TimeoutError:
             raise DeadlineExceeded(f"{self._name}: the marker was not committed before the deadline; retry") from None
+
+    async def _append_marker(self, marker: TransactionMarker) -> None:
+        """Append a marker; return once it is committed.
+
+        A newer epoch of the producer fences it only once that is committed, and this leader confirmed: its coordinator
+        takes `ProducerFenced` for the end of the transaction here, and would leave it open for ever."""
+        try:
+            await self._sequence_check.append_marker(marker)
+        except ProducerFenced as error:
+            await self._group.read_index()
+            known = self._state.table.get(marker.producer_id)
+            if known is None or known.epoch <= marker.producer_epoch:
+                raise Unavailable(f"{self._name}: a newer producer epoch is not committed yet; retry") from error
+            raise
 
     async def active_producers(self, deadline: Deadline) -> list[ActiveProducer]:
         """Return the known producers, with their open transactions.

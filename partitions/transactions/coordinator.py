@@ -80,7 +80,7 @@ class TransactionCoordinator(PartitionCoordinator[FoldedTransactions]):
         self._sweep = DeadlineSweep(self._expire_transactions)
         self._sender = MarkerSender(replica.name, environment, lambda: self.is_over or not self.leads())
         self._ends: set[asyncio.Task[None]] = set()
-        self._began_at = 0.0
+        self._began_at = self._loop.time()
         self._taken_over: set[str] = set()
         """Transactional ids with a transaction that an earlier coordinator began."""
 
@@ -88,7 +88,6 @@ class TransactionCoordinator(PartitionCoordinator[FoldedTransactions]):
 
     def begin(self) -> None:
         """Resume the stored transactions: start timeouts of the ongoing ones, and end the prepared ones."""
-        self._began_at = self._loop.time()
         for name, record in list(self.folded.records.items()):
             if record.state is TransactionState.ONGOING:
                 self._taken_over.add(name)
@@ -115,13 +114,18 @@ class TransactionCoordinator(PartitionCoordinator[FoldedTransactions]):
 
     async def expire(self) -> None:
         """Delete the transactional ids without a transaction for `id_expiration_ms`, by the wall clock."""
-        limit_ms = self._environment.settings.id_expiration_ms
-        for number, (name, record) in enumerate(list(self.folded.records.items()), 1):
-            is_idle = record.state is not TransactionState.ONGOING and name not in self._transitions
-            if is_idle and self.wall_ms() - record.changed_ms > limit_ms:
+        for number, name in enumerate(list(self.folded.records), 1):
+            if self._has_expired(name):
                 await self._store(name, None, deadline_in(_EXPIRE_MS))
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
+
+    def _has_expired(self, name: str) -> bool:
+        """Return whether a transactional id has had no transaction for `id_expiration_ms`."""
+        record = self.folded.records.get(name)
+        if record is None or record.state is TransactionState.ONGOING or name in self._transitions:
+            return False
+        return self.wall_ms() - record.changed_ms > self._environment.settings.id_expiration_ms
 
     # requests
 
@@ -224,7 +228,7 @@ class TransactionCoordinator(PartitionCoordinator[FoldedTransactions]):
     async def end_transaction(self, asked: EndTransaction, deadline: Deadline) -> None:
         """Commit or abort the ongoing transaction; as `Transactions.commit` and `abort`."""
         name, producer_id, epoch, is_commit = asked
-        record = await self._settled_record(name, ProducerIdAndEpoch(producer_id, epoch), deadline)
+        record = await self._same_record(name, ProducerIdAndEpoch(producer_id, epoch), deadline)
         if await self._refuse(partial(transitions.is_ended, name, record, is_commit=is_commit), deadline):
             await self.confirm(deadline)  # an older coordinator would take a later transaction for this one
         else:
@@ -236,7 +240,7 @@ class TransactionCoordinator(PartitionCoordinator[FoldedTransactions]):
 
         Raises `InvalidProducerMapping`, `ProducerFenced`, `InvalidTransactionState` and `ConcurrentTransactions`."""
         name, producer_id, epoch, place, group, is_confirmed = asked
-        record = await self._settled_record(name, ProducerIdAndEpoch(producer_id, epoch), deadline)
+        record = await self._same_record(name, ProducerIdAndEpoch(producer_id, epoch), deadline)
         await self._refuse(partial(transitions.check_member, name, record, place, group), deadline)
         if is_confirmed:
             await self.confirm(deadline)
@@ -259,8 +263,10 @@ class TransactionCoordinator(PartitionCoordinator[FoldedTransactions]):
             return
 
     def taken_over_at(self, name: str) -> float:
-        """Return the loop time at which this coordinator took over an ongoing transaction; 0 for other ids."""
-        return self._began_at if name in self._taken_over else 0.0
+        """Return the loop time at which this coordinator took over an ongoing transaction; 0 for other ids.
+
+        While it loads, every transaction may be one that it takes over."""
+        return 0.0 if self.is_loaded and name not in self._taken_over else self._began_at
 
     # steps of requests
 
@@ -273,6 +279,16 @@ class TransactionCoordinator(PartitionCoordinator[FoldedTransactions]):
         await self._wait_for_transitions(name, deadline)
         check = partial(transitions.check_identity, name, self.folded.records.get(name), identity)
         return await self._refuse(check, deadline)
+
+    async def _same_record(self, name: str, identity: ProducerIdAndEpoch, deadline: Deadline) -> TransactionRecord:
+        """Return as `_settled_record` the record, for a request that belongs to the transaction at its arrival.
+
+        Raises `InvalidTransactionState` if another transaction has begun since."""
+        await self.wait_until_ready(deadline)
+        before = self.folded.records.get(name)
+        record = await self._settled_record(name, identity, deadline)
+        await self._refuse(partial(transitions.check_same, name, before, record), deadline)
+        return record
 
     async def _refuse(self, check: Callable[[], _T], deadline: Deadline) -> _T:
         """Return the result of a check.
@@ -406,7 +422,7 @@ class TransactionCoordinator(PartitionCoordinator[FoldedTransactions]):
 
     def _abort_after_timeout(self, name: str) -> None:
         """Begin to abort a transaction and to fence its producer, unless a transition is under way."""
-        if name in self._transitions:
+        if name in self._transitions or not self.leads():
             return
         record = self.folded.records[name]
         fenced = transitions.fence(record, transitions.NO_IDENTITY, self.wall_ms())

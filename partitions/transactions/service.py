@@ -346,11 +346,12 @@ class Transactions:
     def taken_over_at(self, transactional_id: str) -> float:
         """Return the loop time at which this node took the ongoing transaction over from another coordinator.
 
-        0 if it was begun here, and where another node coordinates."""
-        if not self._router.partitions():
-            return 0.0
-        coordinator = self.coordinators.active(self._router.partition_of(transactional_id))
-        return 0.0 if coordinator is None else coordinator.taken_over_at(transactional_id)
+        0 if it was begun here, and where another node coordinates. The time of the begin of a loading coordinator."""
+        if self._router.partitions():
+            with suppress(NotLeader):
+                coordinator = self.coordinators.find(self._router.partition_of(transactional_id))
+                return coordinator.taken_over_at(transactional_id)
+        return 0.0
 
     async def write_marker(self, topic: str, number: int, marker: TransactionMarker, *, deadline: Deadline) -> None:
         """Write a marker to a partition that this node leads, for an operator.
@@ -379,7 +380,7 @@ class Transactions:
         """Write a marker to a partition. Raises `UnknownTopic` and `UnknownPartition` if it was deleted."""
         topic_id, number = place
         topic = self._topics.by_id(topic_id)
-        if topic is None:
+        if topic is None or number >= len(topic.partitions):  # perhaps unknown here yet: another broker added it
             await self._metadata.barrier(deadline)
             topic = self._topics.by_id(topic_id)
         if topic is None:

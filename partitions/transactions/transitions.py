@@ -126,6 +126,20 @@ def add(
     )
 
 
+def check_same(name: str, before: TransactionRecord | None, record: TransactionRecord) -> None:
+    """Raise `InvalidTransactionState` if another transaction has begun since a request arrived.
+
+    `before`: the record at that time. A producer uses or ends a transaction only after its begin was answered. So a
+    request that arrived earlier is late, and belongs to the transaction before, which has ended since."""
+    if before is None or not (before.state is TransactionState.ONGOING or before.state.is_prepared):
+        return
+    if before.number != record.number:
+        raise InvalidTransactionState(
+            f"the request belongs to an earlier transaction of {name!r}, which has ended; its state is now "
+            f"{_describe(record)}"
+        )
+
+
 def is_ended(name: str, record: TransactionRecord, *, is_commit: bool) -> bool:
     """Return whether the last transaction was committed (`is_commit`), or aborted, before.
 

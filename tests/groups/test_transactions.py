@@ -22,8 +22,9 @@ from raftlog.errors import (
     UnknownTopic,
 )
 from raftlog.partitions.deadline import deadline_in
-from raftlog.partitions.groups import transactions
+from raftlog.partitions.groups import expiry, transactions
 from raftlog.partitions.groups.coordinator import GroupCoordinator
+from raftlog.partitions.groups.expiry import GroupExpiry
 from raftlog.partitions.groups.records import GroupProducerKey, OffsetRecord
 from raftlog.partitions.groups.results import GroupMarker, MemberIdentity, OffsetCommit, Place, TransactionalProducer
 from raftlog.records import read_records
@@ -487,6 +488,20 @@ async def test_the_last_marker_of_a_producer_expires_after_its_transactions(worl
     await world.run(world.coordinator.offsets.reset("g", {PLACE: 1}, deadline_in(10_000)))
     await world.expire()
     assert not world.coordinator.folded.producers
+
+
+async def test_a_marker_that_is_written_during_the_expiry_stays(
+    world: TransactionsHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(expiry, "_SLICE", 1)
+    for group in ("a", "g"):
+        marker = GroupMarker(PID, 0, False, 1)
+        await world.run(world.coordinator.transactions.end(group, marker, deadline_in(10_000)))
+    world.now_ms += RETENTION_MS + 1
+    expiring = asyncio.ensure_future(GroupExpiry(world.coordinator, world.around).run())
+    await world.end(True)  # committed by the same append as the deletion of the first one
+    await world.run(expiring)
+    assert list(world.coordinator.folded.producers) == [GroupProducerKey("g", PID)]
 
 
 async def test_a_rewritten_log_has_pending_offsets_and_markers() -> None:

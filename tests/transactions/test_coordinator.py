@@ -23,7 +23,7 @@ from raftlog.partitions.groups.results import GroupMarker
 from raftlog.partitions.transactions import coordinator as module
 from raftlog.partitions.transactions import transitions
 from raftlog.partitions.transactions.records import ProducerIdAndEpoch, TransactionRecord, TransactionState
-from raftlog.partitions.transactions.results import EndTransaction, InitializeProducer
+from raftlog.partitions.transactions.results import AddToTransaction, EndTransaction, InitializeProducer
 from raftlog.partitions.transactions.transitions import EPOCH_MAX
 from tests.transactions.harness import DELETED, ID, PLACE, PLACE_2, TIMEOUT_MS, TOPIC, Coordination, soon
 from tests.waiting import until
@@ -439,6 +439,19 @@ async def test_a_successor_starts_the_timeout_again(world: Coordination) -> None
     successor.coordinator.end()
 
 
+async def test_a_loading_coordinator_may_take_over_every_transaction() -> None:
+    """A late request must not wait for the load, and end a transaction that began since at another coordinator."""
+    world = Coordination()
+    began_at = world.coordinator.taken_over_at(ID)
+    assert began_at > 0
+    await world.load()
+    assert world.coordinator.taken_over_at(ID) == 0
+    producer = await world.initialize()
+    await world.add(producer, PLACE)
+    assert world.coordinator.taken_over_at(ID) == 0
+    world.coordinator.end()
+
+
 async def test_an_ended_transaction_does_not_time_out(world: Coordination) -> None:
     producer = await world.initialize()
     await world.add(producer, PLACE)
@@ -490,6 +503,66 @@ async def test_idle_ids_expire_and_begin_anew(world: Coordination) -> None:
     with pytest.raises(InvalidProducerMapping):
         await world.add(producer, PLACE)
     assert await world.initialize(producer) == (producer.producer_id + 2, 0)
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+async def test_f50_an_end_that_waited_for_the_markers_does_not_end_the_next_transaction(
+    world: Coordination, *, is_commit: bool
+) -> None:
+    """The producer repeated it on another connection, got the answer, and begins its next transaction meanwhile."""
+    producer = await world.initialize()
+    await world.add(producer, PLACE)
+    world.answers.clear()
+    await world.end(producer)
+    late = asyncio.ensure_future(
+        world.coordinator.end_transaction(EndTransaction(ID, *producer, is_commit), soon()),
+    )
+    await world.step()
+    following = asyncio.ensure_future(
+        world.coordinator.add(AddToTransaction(ID, *producer, (PLACE_2,), ()), soon()),
+    )
+    await world.step()
+    world.answers.set()
+    await world.step_until(lambda: late.done() and following.done())
+    await following
+    with pytest.raises(InvalidTransactionState):
+        await late
+    record = world.coordinator.folded.records[ID]
+    assert (record.state, record.partitions) == (TransactionState.ONGOING, (PLACE_2,))
+    await world.end(producer)
+    assert (await world.settle()).state is TransactionState.COMPLETE_COMMIT
+
+
+async def test_a_check_that_waited_for_the_markers_does_not_belong_to_the_next_transaction(world: Coordination) -> None:
+    """A late batch of the last transaction would get into the next one, which has the same epoch."""
+    producer = await world.initialize()
+    await world.add(producer, PLACE, PLACE_2)
+    world.answers.clear()
+    await world.end(producer)
+    late = asyncio.ensure_future(world.verify(producer))
+    await world.step()
+    following = asyncio.ensure_future(
+        world.coordinator.add(AddToTransaction(ID, *producer, (PLACE,), ()), soon()),
+    )
+    await world.step()
+    world.answers.set()
+    await world.step_until(lambda: late.done() and following.done())
+    with pytest.raises(InvalidTransactionState, match="earlier transaction"):
+        await late
+    assert await world.verify(producer) == TERM
+
+
+async def test_an_id_that_is_used_again_during_the_expiry_stays(world: Coordination) -> None:
+    """Otherwise the record of its open transaction is deleted, and its partitions never get a marker."""
+    for name in ("first", ID):
+        await world.initialize(name=name)
+    world.now_ms += 8 * 86_400_000
+    expiry = asyncio.ensure_future(world.coordinator.expire())
+    producer = await world.initialize()  # committed by the same append as the deletion of the first id
+    await world.run(expiry)
+    assert list(world.coordinator.folded.records) == [ID]
+    await world.add(producer, PLACE)
+    assert world.state is TransactionState.ONGOING
 
 
 async def test_the_number_of_ids_is_bounded() -> None:

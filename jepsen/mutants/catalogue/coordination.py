@@ -85,6 +85,12 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "pass",
     ),
     _coordinator(
+        "late-end-ends-the-next-transaction",
+        "transitions:check_same",
+        "before.number != record.number",
+        "False",
+    ),
+    _coordinator(
         "refusal-not-confirmed",
         "coordinator:TransactionCoordinator._refuse",
         "await self.confirm(deadline)",

@@ -2,7 +2,8 @@
 
     a request of a producer is refused, and its connection closed, if the connection is older than
       the newest connection that the same producer id and epoch have used here
-      the time at which this broker became coordinator, if an earlier coordinator began the open transaction
+      the time at which this broker became coordinator, if an earlier coordinator began the open transaction, or may
+      have begun it, because this one still loads
 
 A client that gave up on a request closes its connection, and may begin the next transaction on another one. Without
 this check the delayed request could end the new transaction, or add offsets of the earlier one to it, because both have
