@@ -114,9 +114,10 @@ class Enlistments:
         producer = TransactionalProducer(transactional_id, producer_id, admitted.headers[0].producer_epoch)
         key = append.replica, producer
         held = self._held.get(key)
+        if held is None and append.replica.transactions.is_enlisted(producer_id, _permission_of(producer)):
+            return False
+        append.replica.transactions.note_waiting(admitted.headers[0])
         if held is None:
-            if append.replica.transactions.is_enlisted(producer_id, _permission_of(producer)):
-                return False
             self._held[key] = deque([admitted])
             task = asyncio.get_running_loop().create_task(self._enlist(key), name="enlistment")
             self._tasks.add(task)

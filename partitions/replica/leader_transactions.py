@@ -7,6 +7,8 @@ A batch of a transaction without a permission is refused, so none is appended af
 guard begins before the coordinator is asked: a marker that is appended meanwhile breaks the guard, because the answer
 may be older than the marker. So a transaction that the coordinator has ended never opens again by a late batch
 (KIP-890). A partition that joins a transaction learns its number, and markers of earlier ones do not break the guard.
+Of the batches that wait for a permission the one with the lowest sequence is appended first: a later one would be taken
+for the producer's first batch, and the retry of the lowest one would be refused.
 Owned by a replica's `SequenceCheck`, which resets it with each term."""
 
 from collections import deque
@@ -16,18 +18,22 @@ from raftlog.errors import (
     ConcurrentTransactions,
     CoordinatorFenced,
     InvalidTransactionState,
+    OutOfOrderSequence,
     Overloaded,
     ProducerFenced,
 )
 from raftlog.partitions.replica.checked_calls import CheckedCall
 from raftlog.partitions.replica.producer_state import ProducerState
+from raftlog.partitions.replica.producers import is_later
 from raftlog.partitions.replica.transaction_table import NO_EPOCH
 from raftlog.partitions.results import ConfirmedTransaction
 from raftlog.records import BatchHeader, TransactionMarker
-from raftlog.types import Index
+from raftlog.types import Index, Term
 
 _GUARDS_MAX: Final = 10_000
 """Guards whose coordinator has not answered."""
+_WAITING_MAX: Final = 10_000
+"""Producers whose lowest waiting sequence is remembered; beyond it the least recently used one is forgotten."""
 _ANY: Final = 1 << 63
 """Number above those of all transactions."""
 
@@ -64,6 +70,14 @@ class _Ahead(NamedTuple):
     """Epoch in the newest marker among those entries."""
 
 
+class _WaitingBatch(NamedTuple):
+    """Lowest sequence of a producer's batches that have waited for a permission since its last appended one."""
+
+    term: Term
+    epoch: int
+    sequence: int
+
+
 class LeaderTransactions:
     """Permissions of producers to append to transactions, at one replica while it leads."""
 
@@ -74,12 +88,14 @@ class LeaderTransactions:
         """Permissions by producer."""
         self._guards: dict[int, list[TransactionGuard]] = {}
         """Guards by producer."""
+        self._waiting: dict[int, _WaitingBatch] = {}
         self._ahead: dict[int, _Ahead] = {}
         self._order: deque[tuple[Index, int]] = deque()
         """Entries that are not delivered, with their producers."""
 
-    def reset(self) -> None:
-        """Remove all permissions and guards at the end of the term, and the entries that were not committed in it."""
+    def reset(self, term: Term) -> None:
+        """Remove all permissions and guards of earlier terms than `term`, and the entries not committed in them."""
+        self._waiting = {each: waiting for each, waiting in self._waiting.items() if waiting.term == term}
         for guards in self._guards.values():
             for guard in guards:
                 guard.is_broken = True
@@ -89,6 +105,20 @@ class LeaderTransactions:
         self._order.clear()
 
     # permissions
+
+    def note_waiting(self, header: BatchHeader, term: Term) -> None:
+        """Record a batch that waits for a permission in this term: no later batch of its epoch is appended before it.
+
+        Also if it is refused: its producer sends it again."""
+        producer_id = header.producer_id
+        waiting = _WaitingBatch(term, header.producer_epoch, header.base_sequence)
+        known = self._waiting.pop(producer_id, waiting)
+        is_known_lower = known.epoch == waiting.epoch and is_later(waiting.sequence, known.sequence)
+        if known.term == term and (is_known_lower or known.epoch > waiting.epoch):
+            waiting = known
+        if len(self._waiting) >= _WAITING_MAX:
+            del self._waiting[next(iter(self._waiting))]
+        self._waiting[producer_id] = waiting
 
     def is_permitted(self, producer_id: int, wanted: AppendPermission) -> bool:
         """Return whether the producer may append to its transaction with this epoch and transactional id."""
@@ -174,8 +204,11 @@ class LeaderTransactions:
         known = self._state.table.transactions.last_marker(producer_id).coordinator_epoch
         return known if ahead is None else max(known, ahead.coordinator_epoch)
 
-    def check_batch(self, header: BatchHeader, call: CheckedCall) -> None:
-        """Raise `InvalidTransactionState` for a batch that must not be appended; add a transactional one to `call`."""
+    def check_batch(self, header: BatchHeader, call: CheckedCall, *, is_first: bool) -> None:
+        """Raise an error for a batch that must not be appended; add a transactional one to `call`.
+
+        `is_first`: any sequence can follow, because no batch of the producer is known here. Raises
+        `InvalidTransactionState` and `OutOfOrderSequence`."""
         producer_id = header.producer_id
         if not header.is_transactional:
             if producer_id in call.opened or self.is_open(producer_id):
@@ -189,7 +222,20 @@ class LeaderTransactions:
                 "partition: nothing was appended"
             )
         else:
+            if is_first and producer_id not in call.opened:
+                self._check_order(header)
             call.opened.add(producer_id)
+
+    def _check_order(self, header: BatchHeader) -> None:
+        """Raise `OutOfOrderSequence` for a batch while one with a lower sequence waits, or has to be sent again."""
+        waiting = self._waiting.get(header.producer_id)
+        if waiting is None or waiting.epoch != header.producer_epoch:
+            return
+        if is_later(header.base_sequence, waiting.sequence):
+            raise OutOfOrderSequence(
+                f"{self._name}: producer {header.producer_id} sent sequence {header.base_sequence}, and "
+                f"{waiting.sequence} before it, which is not appended yet: nothing was appended; send them in order"
+            )
 
     def has_ended(self, marker: TransactionMarker) -> bool:
         """Return whether a marker of the same transaction is committed already, so that this one is a repetition."""
@@ -209,12 +255,14 @@ class LeaderTransactions:
 
     def record_batch(self, producer_id: int, index: Index) -> None:
         """Record that a transactional batch of the producer was appended at `index`."""
+        self._waiting.pop(producer_id, None)
         self._record(producer_id, index, is_open=True, coordinator_epoch=self.coordinator_epoch(producer_id))
 
     def record_marker(self, marker: TransactionMarker, index: Index) -> None:
         """Record that a marker was appended at `index`: it ends the permission, and invalidates guards."""
         producer_id = marker.producer_id
         self._permitted.pop(producer_id, None)
+        self._waiting.pop(producer_id, None)
         for guard in self._guards.get(producer_id, ()):
             guard.ended = max(guard.ended, marker.number or _ANY)
         self._record(producer_id, index, is_open=False, coordinator_epoch=marker.coordinator_epoch)

@@ -87,6 +87,11 @@ def last_sequence(header: BatchHeader) -> int:
     return (header.base_sequence + header.last_offset_delta) % SEQUENCES
 
 
+def is_later(sequence: int, other: int) -> bool:
+    """Return whether a sequence comes after another one, which is less than half of all sequences away."""
+    return 0 < (sequence - other) % SEQUENCES < SEQUENCES // 2
+
+
 def check_sequence(
     name: str,
     producer: KnownProducer | None,
@@ -97,9 +102,10 @@ def check_sequence(
 ) -> WrittenBatch | None:
     """Return None for the next batch, which is to be appended; for a duplicate, return the original batch.
 
-    `is_forgotten`: the state of a producer with this id was expired. `any_first_sequence`: a producer without a state
+    `is_forgotten`: a state of a producer with this id was expired. `any_first_sequence`: a producer without a state
     may begin with any sequence, as at Kafka's brokers, so that a retry can be stored twice. Raises `ProducerFenced`,
-    `UnknownProducer`, `OutOfOrderSequence` (nothing was appended) and `DuplicateSequence`."""
+    `UnknownProducer`, `OutOfOrderSequence` (nothing was appended) and `DuplicateSequence`, which clients count as a
+    success: so it is not raised for sequences before the producer's first batch here, whose state is complete."""
     base, head = header.base_sequence, f"{name}: producer {header.producer_id}"
     if producer is not None and header.producer_epoch < producer.epoch:
         raise ProducerFenced(
@@ -144,6 +150,12 @@ def check_sequence(
         raise OutOfOrderSequence(
             f"{head} sent sequences {base} to {last}, of which only those before {expected} were appended, in other "
             "batches: nothing was appended; send the following ones"
+        )
+    begin = producer.batches[0].base_sequence
+    if len(producer.batches) < WINDOW and not is_forgotten and is_later(begin, base):
+        raise OutOfOrderSequence(
+            f"{head} sent sequences {base} to {last} after it had begun with {begin} here: nothing was appended; the "
+            "order in this partition is lost"
         )
     raise DuplicateSequence(
         f"{head} sent sequences {base} to {last}, which were appended before sequence {expected}, and none of its last "

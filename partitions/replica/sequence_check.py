@@ -158,7 +158,7 @@ class SequenceCheck:
         self._order.clear()
         self._newcomers.clear()
         self._expiring.clear()
-        self.transactions.reset()
+        self.transactions.reset(core.term)
         return True
 
     def _check_new(self, calls: Sequence[Sequence[bytearray]], begin: int, any_first_sequence: bool) -> CheckedCall:
@@ -250,20 +250,17 @@ class SequenceCheck:
         producer = producers.get(producer_id) or self.known(producer_id)
         is_expiring = producer_id in self._expiring
         known = None if is_expiring else producer
-        is_forgotten = False
-        if known is None or not known.batches:
-            is_forgotten = is_expiring or producer_id in table.forgotten
         original = check_sequence(
             self._name,
             known,
             header,
-            is_forgotten=is_forgotten,
+            is_forgotten=is_expiring or producer_id in table.forgotten,
             any_first_sequence=call.any_first_sequence or header.is_transactional,
         )
         if original is None:
             transactions = self.transactions
             if header.attributes & TRANSACTIONAL_BIT or call.opened or transactions.is_open(producer_id):
-                transactions.check_batch(header, call)
+                transactions.check_batch(header, call, is_first=known is None or not known.batches)
             if producer is None:
                 self._make_room(call)
                 call.newcomers += 1

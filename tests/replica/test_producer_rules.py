@@ -30,6 +30,20 @@ def test_a_partly_appended_batch_is_out_of_order_and_not_a_duplicate() -> None:
         check_sequence("t/0", table.get(7), header_of(7, 0, 3, 2))
 
 
+def test_a_batch_before_the_first_one_is_no_duplicate() -> None:
+    """Clients count `DuplicateSequence` as a success, and this batch was never appended: it would be lost."""
+    table = table_of((1, 2), (3, 1))
+    with pytest.raises(OutOfOrderSequence, match="begun with 1"):
+        check_sequence("t/0", table.get(7), header_of(7, 0, 0, 1), any_first_sequence=True)
+    with pytest.raises(DuplicateSequence):
+        check_sequence("t/0", table.get(7), header_of(7, 0, 1, 1), any_first_sequence=True)
+    with pytest.raises(DuplicateSequence):  # it was perhaps appended before the expiry
+        check_sequence("t/0", table.get(7), header_of(7, 0, 0, 1), any_first_sequence=True, is_forgotten=True)
+    table = table_of(*((sequence, 1) for sequence in range(1, 7)))
+    with pytest.raises(DuplicateSequence):  # earlier batches are not kept
+        check_sequence("t/0", table.get(7), header_of(7, 0, 1, 1), any_first_sequence=True)
+
+
 def test_producers_continue_across_a_roll() -> None:
     since = table_of((5, 2))
     since.put_below(table_of((0, 5)), ())

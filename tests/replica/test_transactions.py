@@ -12,15 +12,17 @@ from raftlog.errors import (
     InvalidTransactionState,
     NotLeader,
     OffsetNotAvailable,
+    OutOfOrderSequence,
     ProducerFenced,
 )
+from raftlog.partitions.replica import leader_transactions
 from raftlog.partitions.replica.read_queue import LogReader, ReadQueue
 from raftlog.partitions.results import ConfirmedTransaction
 from raftlog.raft import RaftSettings
 from raftlog.records import ControlKind, read_control, read_header
-from raftlog.types import Isolation
+from raftlog.types import Isolation, Term
 from tests.replica.producing import batch_of
-from tests.replica.transacting import TransactionWorld, visible_values
+from tests.replica.transacting import TransactionWorld, transactional_batch, visible_values
 from tests.replica.worlds import other_numbers
 from tests.runtime.drivers import SMALL
 
@@ -38,6 +40,82 @@ def test_committed_records_are_read_and_aborted_ones_are_not() -> None:
         assert found.last_stable_offset == found.high_watermark == 9
         assert found.aborted == [(7, 4)]
         assert world.has_equal_tables()
+
+
+def test_a_marker_is_fenced_by_committed_epochs_only() -> None:
+    """For a coordinator a fenced marker is not needed: that must not follow from an entry that is lost later."""
+    with TransactionWorld() as world:
+        old = world.lead()
+        world.begin(old)
+        world.written(old, 0, b"a")
+        world.isolate(old)
+        newer = world.end(old, is_commit=False, epoch=1)
+        world.run(0.01)
+        assert world.replica(old).transactions._known_epoch(7) == 1
+        commit = world.end(old, is_commit=True)
+        world.run_until(commit.done)
+        assert not isinstance(commit.exception(), ProducerFenced)
+        world.run_until(newer.done)
+        world.network.heal()
+        leader = world.lead()
+        world.ended(leader, is_commit=True)
+        assert world.committed_values(leader) == [b"a"]
+
+
+def test_no_batch_is_the_first_one_while_a_lower_sequence_waits() -> None:
+    """Clients send batches without waiting for answers: the first one can fail, and the second one be permitted."""
+    with TransactionWorld() as world:
+        leader = world.lead()
+        waiting = world.replica(leader).transactions
+        world.run_at(leader, lambda: waiting.note_waiting(read_header(transactional_batch(0, b"a"))))
+        world.run_at(leader, lambda: waiting.note_waiting(read_header(transactional_batch(1, b"b"))))
+        world.begin(leader)
+        for _ in range(2):
+            assert world.error_of(world.write(leader, 1, b"b")) is OutOfOrderSequence
+        world.written(leader, 0, b"a")
+        world.written(leader, 1, b"b")
+        assert world.written(leader, 1, b"b").is_duplicate
+        world.ended(leader, is_commit=True)
+        assert world.committed_values(leader) == [b"a", b"b"]
+
+
+def test_a_waiting_sequence_counts_until_its_marker_and_for_its_epoch() -> None:
+    with TransactionWorld() as world:
+        leader = world.lead()
+        waiting = world.replica(leader).transactions
+        world.run_at(leader, lambda: waiting.note_waiting(read_header(transactional_batch(0, b"a"))))
+        world.begin(leader, epoch=1)
+        world.written(leader, 5, b"its state expired", epoch=1)
+        world.ended(leader, is_commit=True, epoch=1)
+        world.run_at(leader, lambda: waiting.note_waiting(read_header(transactional_batch(3, b"b", producer=8))))
+        world.ended(leader, is_commit=False, producer=8)
+        world.begin(leader, 8)
+        world.written(leader, 4, b"c", producer=8)
+        world.ended(leader, is_commit=True, producer=8)
+        assert world.committed_values(leader) == [b"its state expired", b"c"]
+
+
+def test_a_waiting_sequence_counts_in_its_term() -> None:
+    """Another leader may have appended it since."""
+    with TransactionWorld() as world:
+        transactions = world.replica(world.lead())._sequence_check.transactions
+        transactions.note_waiting(read_header(transactional_batch(0, b"a")), Term(3))
+        transactions.reset(Term(3))
+        assert transactions._waiting.keys() == {7}
+        transactions.note_waiting(read_header(transactional_batch(5, b"a")), Term(4))
+        assert transactions._waiting[7] == (4, 0, 5)
+        transactions.reset(Term(5))
+        assert not transactions._waiting
+
+
+def test_waiting_sequences_are_remembered_for_a_bounded_number_of_producers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leader_transactions, "_WAITING_MAX", 2)
+    with TransactionWorld() as world:
+        transactions = world.replica(world.lead())._sequence_check.transactions
+        for producer, epoch, sequence in ((7, 1, 5), (8, 0, 0), (7, 1, 3), (7, 1, 4), (7, 0, 0), (9, 0, 0)):
+            header = read_header(transactional_batch(sequence, b"a", producer=producer, epoch=epoch))
+            transactions.note_waiting(header, Term(3))
+        assert transactions._waiting == {7: (3, 1, 3), 9: (3, 0, 0)}
 
 
 def test_a_marker_takes_an_offset_and_is_delivered_with_its_fields() -> None:

@@ -58,8 +58,26 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _replica(
         "guard-outlives-a-term",
         "sequence_check:SequenceCheck.can_decide",
-        "self.transactions.reset()",
+        "self.transactions.reset(core.term)",
         "pass",
+    ),
+    _replica(
+        "later-batch-is-the-first",
+        "leader_transactions:LeaderTransactions.check_batch",
+        "if is_first and producer_id not in call.opened:",
+        "if False:",
+    ),
+    _replica(
+        "waiting-batch-outlives-a-term",
+        "leader_transactions:LeaderTransactions.reset",
+        " if waiting.term == term",
+        "",
+    ),
+    _replica(
+        "marker-fenced-by-an-uncommitted-epoch",
+        "participant:Participant._append_marker",
+        "await self._group.read_index()",
+        "raise",
     ),
     _replica(
         "marker-leaves-the-permission",

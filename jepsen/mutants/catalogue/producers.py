@@ -70,6 +70,13 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         _BOTH,
     ),
     _producers(
+        "batch-before-the-first-is-a-duplicate",
+        "replica/producers:check_sequence",
+        " and is_later(begin, base)",
+        " and False",
+        _RULES,
+    ),
+    _producers(
         "sequences-do-not-wrap",
         "replica/producers:last_sequence",
         "(header.base_sequence + header.last_offset_delta) % SEQUENCES",
@@ -150,8 +157,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _producers(
         "expired-producer-goes-on",
         "replica/sequence_check:SequenceCheck._find_original",
-        "is_forgotten = is_expiring or producer_id in table.forgotten",
-        "is_forgotten = False",
+        "is_forgotten=is_expiring or producer_id in table.forgotten",
+        "is_forgotten=False",
         ("tests/replica/test_full_producer_table.py",),
     ),
     _producers(

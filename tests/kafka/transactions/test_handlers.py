@@ -14,6 +14,7 @@ from raftlog.api.kafka.error_codes import ErrorCode
 from raftlog.api.kafka.listener import served_apis
 from raftlog.api.kafka.settings import DEFAULTS
 from raftlog.api.kafka.wire import schemas
+from raftlog.errors import NoLeader
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.caller import ANONYMOUS, Caller
 from raftlog.partitions.deadline import deadline_in
@@ -192,6 +193,28 @@ async def test_records_need_an_open_transaction_with_their_partition(client: Cli
     assert await client.produce(b"late", 1) in (ErrorCode.INVALID_TXN_STATE, ErrorCode.NOT_ENOUGH_REPLICAS)
     assert await client.add(0) == [0]
     assert (await client.values(), await client.values(1)) == ([], [b"y"])
+
+
+async def test_a_first_batch_whose_transaction_is_not_confirmed_is_not_overtaken(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients send further batches before they know; a retry after those would be lost as a duplicate."""
+
+    async def fail(*_: Any, **__: Any) -> None:
+        raise NoLeader("no coordinator answers")
+
+    assert await client.initialize() == 0
+    assert await client.add(0) == [0]
+    with monkeypatch.context() as patch:
+        patch.setattr(client.broker.leader.appends._enlistments, "_verify", fail)
+        assert await client.produce(b"a") != 0
+    client.sequences[0] = 1
+    assert await client.produce(b"b") == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    client.sequences[0] = 0
+    assert [await client.produce(value) for value in (b"a", b"b")] == [0, 0]
+    assert await client.end() == 0
+    assert await client.add(1) == [0], "the markers of the last transaction are written then"
+    assert await client.values() == [b"a", b"b"]
 
 
 async def test_an_older_producer_is_fenced(client: Client) -> None:

@@ -2,11 +2,13 @@
 
 Every request is repeated until its outcome is known or the client's patience ends. Two producers share each
 transactional id, so each fences the other. Transactions are committed, aborted, left open, or held for longer than
-their timeout. A client that did not try to commit records a definite failure, whatever the answers were."""
+their timeout. Some batches to one partition are sent together, before the first one is answered, as clients do; then
+those that failed are sent again in order, and the code of a duplicate counts as a success. A client that did not try to
+commit records a definite failure, whatever the answers were."""
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from jepsen.checkers import Append, Consumed, OffsetsRead, Op, Transaction
@@ -29,7 +31,7 @@ GROUP: Final = "kafka-chain"
 TIMEOUT_MS: Final = 3_000
 PATIENCE_S: Final = 8.0
 """Seconds for one request with all its retries."""
-ABORTS, LEFT_OPEN, STALLS = 0.15, 0.06, 0.04
+ABORTS, LEFT_OPEN, STALLS, PIPELINED = 0.15, 0.06, 0.04, 0.5
 INPUT, OUTPUT = 0, 1
 """Partitions that a chain reads and writes."""
 CHAIN_RECORDS: Final = 3
@@ -49,6 +51,7 @@ _RETRIED: Final = frozenset(
         ErrorCode.UNSTABLE_OFFSET_COMMIT,
     )
 )
+_DONE: Final = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
 _CRC_AT: Final = 17
 
 
@@ -117,7 +120,7 @@ class TransactionalRole(KafkaRole):
         return await self._ask_until_done(ask, lambda: self._coordinators.pop((key, key_type), None))
 
     async def _ask_until_done(self, ask: Callable[[], Awaitable[Any]], forget_broker: Callable[[], object]) -> Any:
-        """Repeat a request until its answer has no error; return the answer.
+        """Repeat a request until its answer has no error, or reports a duplicate; return the answer.
 
         `forget_broker` is called before a retry, unless the error is CONCURRENT_TRANSACTIONS, so that the retry
         finds the coordinator or leader anew. Raises `Refused` for an error that is not retried, or after
@@ -130,8 +133,8 @@ class TransactionalRole(KafkaRole):
                 forget_broker()
                 await asyncio.sleep(RETRY_S)
                 continue
-            code = next((each for each in _codes_in(answer) if each is not ErrorCode.NONE), ErrorCode.NONE)
-            if code is ErrorCode.NONE:
+            code = _code_of(answer)
+            if code in _DONE:
                 return answer
             if code not in _RETRIED:
                 raise Refused(code.name)
@@ -155,20 +158,55 @@ class TransactionalRole(KafkaRole):
             await self._add_partition(number)
         sequence = self._sequences.get(number, 0)
         batch = self._build_batch(append, sequence)
-
-        async def ask() -> Any:
-            """Send the batch to the partition's leader. Raises `NoAnswer`."""
-            leader = await self.leader(number)
-            request = schemas.request_class(ApiKey.PRODUCE)
-            row = request.TopicProduceData.PartitionProduceData(index=number, records=batch)
-            data = request.TopicProduceData(name=TOPIC, partition_data=[row])
-            wanted = request(transactional_id=self._id, acks=-1, timeout_ms=1_000, topic_data=[data])
-            return await self.client.ask(leader.host, wanted, 8, ASK_S)
-
-        answer = await self._ask_until_done(ask, lambda: self.client.forget(TOPIC, number))
+        answer = await self._produce_until_done(number, batch)
         self._sequences[number] = sequence + 1
+        return self._record_append(topic, append, answer)
+
+    async def append_together(self, topic: KnownTopic, appends: Sequence[Append]) -> list[Append]:
+        """Append records to one partition, which are sent before any of them is answered; return them with offsets."""
+        number = appends[0].partition.partition
+        if number not in self._added:
+            await self._add_partition(number)
+        first = self._sequences.get(number, 0)
+        batches = [self._build_batch(append, first + at) for at, append in enumerate(appends)]
+        answers = await asyncio.gather(*(self._produce_once(number, batch) for batch in batches))
+        done: list[Append] = []
+        for append, batch, answer in zip(appends, batches, answers, strict=True):
+            found = answer if answer is not None else await self._produce_until_done(number, batch)
+            done.append(self._record_append(topic, append, found))
+        self._sequences[number] = first + len(appends)
+        return done
+
+    async def _produce_once(self, number: int, batch: bytes) -> Any | None:
+        """Send a batch once; return the answer, or None unless it was stored."""
+        try:
+            answer = await self._produce(number, batch)
+        except NoAnswer:
+            return None
+        return answer if _code_of(answer) in _DONE else None
+
+    async def _produce_until_done(self, number: int, batch: bytes) -> Any:
+        """Send a batch until it is stored; return the answer. Raises `Refused`."""
+        return await self._ask_until_done(
+            lambda: self._produce(number, batch), lambda: self.client.forget(TOPIC, number)
+        )
+
+    async def _produce(self, number: int, batch: bytes) -> Any:
+        """Send a batch to the partition's leader; return the answer. Raises `NoAnswer`."""
+        leader = await self.leader(number)
+        request = schemas.request_class(ApiKey.PRODUCE)
+        row = request.TopicProduceData.PartitionProduceData(index=number, records=batch)
+        data = request.TopicProduceData(name=TOPIC, partition_data=[row])
+        wanted = request(transactional_id=self._id, acks=-1, timeout_ms=1_000, topic_data=[data])
+        return await self.client.ask(leader.host, wanted, 8, ASK_S)
+
+    def _record_append(self, topic: KnownTopic, append: Append, answer: Any) -> Append:
+        """Return a stored record with the offset in the answer, which a duplicate's lacks."""
+        if _code_of(answer) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            return append
         offset = Offset(answer.responses[0].partition_responses[0].base_offset)
-        self.watch.observe_acknowledgement(topic.key(number), str(append.partition), offset, Offset(offset + 1))
+        key = topic.key(append.partition.partition)
+        self.watch.observe_acknowledgement(key, str(append.partition), offset, Offset(offset + 1))
         return append._replace(offset=offset)
 
     def _build_batch(self, append: Append, sequence: int) -> bytes:
@@ -238,7 +276,11 @@ class TransactionalRole(KafkaRole):
         self._is_committing = False
         done: list[Append] = []
         try:
-            for append in plan.appends():
+            appends = plan.appends()
+            is_together = len(appends) > 1 and len({each.partition for each in appends}) == 1
+            if is_together and self.random.random() < PIPELINED:
+                done += await self.append_together(topic, appends)
+            for append in appends[len(done) :]:
                 if self.random.random() < STALLS:
                     await asyncio.sleep(self.random.uniform(0.5, 2) * TIMEOUT_MS / 1000)
                 done.append(await self.append(topic, append))
@@ -334,6 +376,11 @@ class KafkaChain(TransactionalRole):
         read = OffsetsRead(((place, None if offset < 0 else Offset(offset)),))
         self.recorder.ok(op, Transaction((read,), GROUP))
         return Offset(max(offset, 0))
+
+
+def _code_of(answer: Any) -> ErrorCode:
+    """Return the first error code in an answer; NONE without an error."""
+    return next((each for each in _codes_in(answer) if each is not ErrorCode.NONE), ErrorCode.NONE)
 
 
 def _codes_in(answer: Any) -> list[ErrorCode]:
