@@ -15,13 +15,16 @@ from raftlog.partitions.consumers.results import ChosenPosition, MovedPosition
 from raftlog.partitions.consumers.stored_instance import NOTHING_COMMITTED, Anchor
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.groups.records import OffsetRecord
+from raftlog.partitions.groups.results import StableOffset
 from raftlog.types import Offset, TopicPartition
 
 _ASKED_AT_ONCE = 16
 
 
 class DecidedPositions(NamedTuple):
-    """First positions that were determined; without partitions whose leader did not answer, which are retried."""
+    """First positions that were determined.
+
+    Without partitions whose leader did not answer, or whose offset a transaction may change; these are retried."""
 
     anchors: dict[TopicPartition, Anchor]
     """Anchors to store, because the next coordinator could choose other positions without them."""
@@ -41,9 +44,11 @@ class InitialPositions:
         begun = DecidedPositions({}, [])
         if not missing:
             return begun
-        committed = await self._host.offsets.committed(self._group, deadline=deadline)
+        committed = await self._host.offsets.stable_offsets(self._group, deadline=deadline)
         undecided = []
         for partition in missing:
+            if partition in committed and committed[partition].is_pending:
+                continue  # an open transaction may change the offset (KIP-447); the next poll retries
             offset = committed_offset(committed, partition)
             anchor = anchors.get(partition)
             if anchor is not None and anchor.committed == offset:
@@ -98,7 +103,9 @@ class InitialPositions:
         return bounds.beginning if chosen.edge == "beginning" else bounds.end
 
 
-def committed_offset(committed: Mapping[TopicPartition, OffsetRecord], partition: TopicPartition) -> Offset:
+def committed_offset(
+    committed: Mapping[TopicPartition, OffsetRecord | StableOffset], partition: TopicPartition
+) -> Offset:
     """Return the committed offset of a partition, or the constant `NOTHING_COMMITTED`."""
     found = committed.get(partition)
     return NOTHING_COMMITTED if found is None else found.offset

@@ -11,7 +11,7 @@ from raftlog.partitions.consumers.settings import Owner
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.groups.coordinator import GroupCoordinator
 from raftlog.partitions.groups.records import OffsetRecord
-from raftlog.partitions.groups.results import MemberIdentity, OffsetCommit
+from raftlog.partitions.groups.results import MemberIdentity, OffsetCommit, StableOffset
 from raftlog.partitions.routing.finder import Finder
 from raftlog.partitions.routing.topics import Topics
 from raftlog.partitions.security.authorizer import Authorizer
@@ -61,6 +61,10 @@ class OffsetRecords(Protocol):
 
     async def committed(self, group: str, *, deadline: Deadline) -> dict[TopicPartition, OffsetRecord]:
         """Return the group's committed offsets, by partition."""
+        ...
+
+    async def stable_offsets(self, group: str, *, deadline: Deadline) -> dict[TopicPartition, StableOffset]:
+        """Return the group's committed offsets, and which of them an open transaction may change."""
         ...
 
 

@@ -56,7 +56,7 @@ from raftlog.partitions.groups.results import (
 )
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.reads import Reader
-from raftlog.types import NodeId, Offset, TopicPartition
+from raftlog.types import FEATURE_LEVEL_TRANSACTIONS, NodeId, Offset, TopicPartition
 from raftlog.values.groups import OffsetReset
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
@@ -218,6 +218,9 @@ class Groups:
 
     async def stable_offsets(self, group: str, *, deadline: Deadline) -> dict[TopicPartition, StableOffset]:
         """Return the committed offsets of a group, and which of them an open transaction may change (KIP-447)."""
+        if self._metadata.state.feature_level < FEATURE_LEVEL_TRANSACTIONS:  # the coordinator may run an older release
+            committed = await self.committed(group, deadline=deadline)
+            return {place: StableOffset(*record, is_pending=False) for place, record in committed.items()}
         check_group(group)
         if not await self.router.has_topic(deadline):
             return {}

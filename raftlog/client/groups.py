@@ -9,12 +9,15 @@ loading. Times are in milliseconds.
 The client keeps no generation: the caller passes its `Membership` to every call."""
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, Literal, TypeVar
+
+from msgspec import UnsetType
 
 from raftlog.client.calls import ANSWER_MS, Calls, quote_segment
 from raftlog.client.group_answers import CommittedOffset, Membership
 from raftlog.client.leaders import GroupTarget
+from raftlog.errors import UnstableOffsets
 from raftlog.types import Offset, TopicPartition
 from raftlog.values.groups import (
     ConsumerDescription,
@@ -133,9 +136,19 @@ class GroupClient:
             fields |= member._asdict()
         await self._post(_NOTHING, group, "offsets", fields, timeout_ms, repeatable=member is None)
 
-    async def committed(self, group: str, *, timeout_ms: int = ANSWER_MS) -> dict[TopicPartition, CommittedOffset]:
-        """Return the committed offsets of the group, all acknowledged commits included; empty without commits."""
+    async def committed(
+        self, group: str, *, stable: Collection[TopicPartition] = (), timeout_ms: int = ANSWER_MS
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """Return the committed offsets of the group, all acknowledged commits included; empty without commits.
+
+        Raises `UnstableOffsets` while a transaction may change the offset of one of the partitions `stable`."""
         found = await self._get(GroupOffsets, group, _group_path(group, "offsets"), timeout_ms)
+        for changing in () if isinstance(found.unstable, UnsetType) else found.unstable:
+            if TopicPartition(changing.topic, changing.partition) in stable:
+                raise UnstableOffsets(
+                    f"group {group}: a transaction with an offset of {changing.topic}/{changing.partition} has not "
+                    "ended; retry"
+                )
         return {
             TopicPartition(row.topic, row.partition): CommittedOffset(
                 Offset(row.offset), row.metadata, row.leader_epoch

@@ -7,7 +7,7 @@ same declarations (`partitions.groups.results`).
 from collections.abc import Sequence
 from typing import Annotated, Literal, TypeAlias
 
-from msgspec import Meta, field
+from msgspec import UNSET, Meta, UnsetType, field
 
 from raftlog.types import Offset, TopicPartition
 from raftlog.values.v3 import Related, V3Object
@@ -82,10 +82,20 @@ class CommittedPartition(Value, frozen=True):
         return TopicPartition(self.topic, self.partition)
 
 
+class UnstablePartition(Value, frozen=True):
+    """Partition whose committed offset an open transaction may change."""
+
+    topic: str
+    partition: NodeNumber
+
+
 class GroupOffsets(Value, frozen=True):
-    """Offsets that a consumer group committed."""
+    """Offsets that a consumer group committed.
+
+    `unstable`: partitions whose offset, or first offset, is in a transaction that has not ended (KIP-447)."""
 
     offsets: Sequence[CommittedPartition]
+    unstable: Sequence[UnstablePartition] | UnsetType = UNSET
 
 
 class OffsetReset(Value, frozen=True):

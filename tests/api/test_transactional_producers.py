@@ -55,6 +55,20 @@ async def commit_offset(api: Api, producer: Identity, offset: int, **member: Any
     return await api.post("/transactions/tx/offsets", {**producer, "group": "g", "offsets": rows, **member})
 
 
+async def test_offsets_of_an_open_transaction_are_unstable(api: Api) -> None:
+    """Readers of committed records wait for the end: otherwise they process its records again (F53)."""
+    await api.create_topic()
+    producer = await initialize(api)
+    assert (await commit_offset(api, producer, 5))[0] == 204
+    unstable = [{"topic": "t", "partition": 0}]
+    assert (await api.get("/groups/g/offsets"))[1] == {"offsets": [], "unstable": unstable}
+    producer = (await end(api, producer))[1]
+    await api.broker.transactions.fence("tx", deadline=deadline_in(10_000))
+    [row] = (await api.get("/groups/g/offsets"))[1].pop("offsets")
+    assert row["offset"] == 5
+    assert "unstable" not in (await api.get("/groups/g/offsets"))[1]
+
+
 async def committed_offset(api: Api) -> int | None:
     rows = (await api.get("/groups/g/offsets"))[1]["offsets"]
     return rows[0]["offset"] if rows else None

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from raftlog.client import BrokerClient, CommittedOffset, GroupMember, Membership, OffsetReset, ProducerIdentity, calls
-from raftlog.errors import InvalidArgument, OutcomeUnknown, StaleGeneration
+from raftlog.errors import InvalidArgument, OutcomeUnknown, StaleGeneration, UnstableOffsets
 from raftlog.types import Offset, TopicPartition
 
 ME = Membership("m-1", 7, None)
@@ -104,6 +104,22 @@ async def test_offsets_of_an_older_broker_have_no_metadata(scripted: Any, script
     scripts.answers["GET /groups/g/offsets"] = (200, {"offsets": [{"topic": "t", "partition": 0, "offset": 3}]})
     async with BrokerClient([await scripted(scripts)]) as client:
         assert await client.groups.committed("g") == {PLACE: CommittedOffset(Offset(3))}
+
+
+async def test_offsets_that_a_transaction_may_change_are_not_returned_as_stable(
+    scripted: Any, scripts: ScriptedAnswers
+) -> None:
+    found = {
+        "offsets": [{"topic": "t", "partition": 0, "offset": 3}],
+        "unstable": [{"topic": "t", "partition": 0}, {"topic": "t", "partition": 1}],
+    }
+    scripts.answers["GET /groups/g/offsets"] = (200, found)
+    async with BrokerClient([await scripted(scripts)]) as client:
+        committed = {PLACE: CommittedOffset(Offset(3))}
+        assert await client.groups.committed("g") == committed
+        assert await client.groups.committed("g", stable=[TopicPartition("t", 2)]) == committed
+        with pytest.raises(UnstableOffsets, match="t/1"):
+            await client.groups.committed("g", stable=[TopicPartition("t", 1)])
 
 
 async def test_the_next_request_goes_to_the_coordinator(scripted: Any) -> None:

@@ -19,6 +19,7 @@ from raftlog.client import (
 )
 from raftlog.client.producers.transaction_identities import EPOCH_MAX
 from raftlog.errors import InvalidArgument, OutcomeUnknown, ProducerFenced, RecordTooLarge, Unavailable
+from raftlog.types import Offset
 from tests.waiting import until_async
 
 IN, OUT = "in", "out"
@@ -181,6 +182,59 @@ async def test_no_records_are_handed_out_in_a_transaction_after_a_rebalance(
                 while True:
                     await consumer.poll(timeout_ms=200)
     assert await client.groups.committed("g") == {}
+
+
+async def test_a_new_member_waits_for_transactions_with_offsets_of_its_partitions(
+    live: str, client: BrokerClient
+) -> None:
+    """F53: a member before it has processed these records, and its transaction is not ended everywhere."""
+    await fill(live, 2)
+    identity = await client.transactions.initialize("of the member before", 60_000)
+    places = {TopicPartition(IN, 0): Offset(1)}
+    await client.transactions.add_offsets("of the member before", identity, "g", places, None)
+    async with consume(live) as consumer, asyncio.timeout(30):
+
+        async def poll() -> list[bytes | None]:
+            while not (records := await consumer.poll(timeout_ms=200)):
+                pass
+            return [record.value for record in records]
+
+        async def has_joined() -> bool:
+            return any(each.state == "STABLE" for each in await client.groups.describe_all())
+
+        polled = asyncio.ensure_future(poll())
+        await until_async(has_joined)
+        await client.transactions.end("of the member before", identity, is_commit=True)
+        assert await polled == [b"1"]
+
+
+async def test_a_rebalance_ends_the_wait_of_a_new_member(live: str, client: BrokerClient) -> None:
+    await fill(live, 2)
+    identity = await client.transactions.initialize("of the member before", 60_000)
+    places = {TopicPartition(IN, 0): Offset(1)}
+    await client.transactions.add_offsets("of the member before", identity, "g", places, None)
+    async with consume(live, session_timeout_ms=1_000) as first, consume(live, session_timeout_ms=1_000) as second:
+        polls = [asyncio.ensure_future(_poll_for_ever(each)) for each in (first, second)]
+
+        async def have_joined() -> bool:
+            members = await client.groups.consumers("g") if "g" in await client.groups.names() else []
+            return len(members) == 2
+
+        await until_async(have_joined)  # the second one joins while the first one waits for the transaction
+        await client.transactions.end("of the member before", identity, is_commit=False)
+        await until_async(lambda: _are_all_assigned(first, second))
+        for each in polls:
+            each.cancel()
+        await asyncio.gather(*polls, return_exceptions=True)
+
+
+async def _poll_for_ever(consumer: Consumer[bytes, bytes]) -> None:
+    while True:
+        await consumer.poll(timeout_ms=200)
+
+
+async def _are_all_assigned(*consumers: Consumer[bytes, bytes]) -> bool:
+    return [len(each.assignment) for each in consumers] == [1, 1]
 
 
 async def test_lost_answer_to_commit_is_repeated(

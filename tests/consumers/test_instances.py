@@ -36,7 +36,7 @@ from raftlog.partitions.consumers.settings import read_settings
 from raftlog.partitions.consumers.stored_instance import from_record
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.groups.records import OffsetRecord
-from raftlog.partitions.groups.results import JoinedGeneration, MemberIdentity, SyncedGeneration
+from raftlog.partitions.groups.results import JoinedGeneration, MemberIdentity, StableOffset, SyncedGeneration
 from raftlog.partitions.results import Fetched
 from raftlog.partitions.security.authorizer import Authorizer
 from raftlog.records import NewRecord, build_batch, read_records, stamp
@@ -113,6 +113,7 @@ class World:
     def __init__(self):
         self.coordinator = FakeCoordinator()
         self.commits, self.committed_offsets, self.commit_errors = [], {}, []
+        self.unstable = set()
         self.topics = {"t": UUID(int=1)}
         self.registry = Registry(
             lambda coordinator: InstanceHost(
@@ -165,6 +166,11 @@ class World:
 
     async def committed(self, group, *, deadline):
         return dict(self.committed_offsets)
+
+    async def stable_offsets(self, group, *, deadline):
+        found = {place: StableOffset(*each, is_pending=False) for place, each in self.committed_offsets.items()}
+        nothing = StableOffset(Offset(-1), -1, "", 0, is_pending=False)
+        return found | {place: found.get(place, nothing)._replace(is_pending=True) for place in self.unstable}
 
     # instances
     async def create_instance(self, **settings):
@@ -228,6 +234,16 @@ async def test_an_instance_is_in_the_log_before_the_answer(world):
     with pytest.raises(NotLeader):
         await found.assign([A], soon())
     assert found.assignment == (B,)
+
+
+async def test_a_partition_waits_for_a_transaction_with_its_offset(world):
+    """The transaction's records are processed already; its offset counts soon."""
+    world.unstable = {A}
+    found = await world.create_subscribed()
+    assert await poll(found) == {1: list(range(10))}
+    assert await poll(found) == {}
+    world.unstable, world.committed_offsets = set(), {A: OffsetRecord(Offset(7), -1, "", 0)}
+    assert await poll(found) == {0: [7, 8, 9]}
 
 
 async def test_a_member_keeps_the_positions_of_partitions_that_stay_assigned(world):

@@ -1,6 +1,9 @@
 """Handlers for consumer groups in raftlog's own format: names, committed offsets, and their change by operators."""
 
+from collections.abc import Iterable, Mapping
+
 from aiohttp import web
+from msgspec import UNSET
 
 from raftlog.api.codes import BAD_REQUEST, INVALID_JSON
 from raftlog.api.http.bounds import TEXT
@@ -19,9 +22,10 @@ from raftlog.api.http.server.permissions import (
 )
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.routing import Target
-from raftlog.partitions.groups.results import Committed, ResetTo
-from raftlog.types import Offset
-from raftlog.values.groups import CommittedPartition, GroupNames, GroupOffsets, OffsetsReset
+from raftlog.partitions.groups.records import OffsetRecord
+from raftlog.partitions.groups.results import ResetTo, StableOffset
+from raftlog.types import Offset, TopicPartition
+from raftlog.values.groups import CommittedPartition, GroupNames, GroupOffsets, OffsetsReset, UnstablePartition
 
 _OFFSETS = "/groups/{group}/offsets"
 _TOPIC = in_query("topic", TEXT, "Name of the topic.", is_required=True)
@@ -45,8 +49,10 @@ class GroupHandlers(GroupAnswers):
 
         A group without any has an empty list and no error."""
         group = target.args[0]
-        committed = await self._broker.groups.committed(group, deadline=target.deadline())
-        return self._answer_offsets(request, group, committed)
+        found = await self._broker.groups.stable_offsets(group, deadline=target.deadline())
+        committed = {place: offset for place, offset in found.items() if offset.offset >= 0}
+        unstable = [place for place, offset in found.items() if offset.is_pending]
+        return self._answer_offsets(request, group, committed, unstable)
 
     @HttpEndpoint(
         f"POST {_OFFSETS}",
@@ -107,7 +113,13 @@ class GroupHandlers(GroupAnswers):
         )
         return value_answer(OffsetsReset(done, dry_run))
 
-    def _answer_offsets(self, request: web.BaseRequest, group: str, committed: Committed) -> web.Response:
+    def _answer_offsets(
+        self,
+        request: web.BaseRequest,
+        group: str,
+        committed: Mapping[TopicPartition, OffsetRecord | StableOffset],
+        unstable: Iterable[TopicPartition] = (),
+    ) -> web.Response:
         """Return the answer with the committed offsets of a group in the topics that the caller may see."""
         visible = self._visibility(request)
         rows = [
@@ -115,7 +127,8 @@ class GroupHandlers(GroupAnswers):
             for (topic, partition), found in sorted(committed.items())
             if visible.has_topic(topic)
         ]
-        return self._answer(group, GroupOffsets(rows))
+        changing = [UnstablePartition(*place) for place in sorted(unstable) if visible.has_topic(place.topic)]
+        return self._answer(group, GroupOffsets(rows, changing or UNSET))
 
 
 def _epoch_or_none(value: int) -> int | None:

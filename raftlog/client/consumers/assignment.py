@@ -86,7 +86,10 @@ class AssignedPartitions:
                 self._fetcher.pending.forget_start(topic_partition)
         committed: Mapping[TopicPartition, CommittedOffset] = {}
         if self._settings.group is not None and None in new.values():
-            committed = await self._client.groups.committed(self._settings.group)
+            stable = [topic_partition for topic_partition, at in new.items() if at is None]
+            committed = await self._client.groups.committed(
+                self._settings.group, stable=stable if self._settings.reads_committed else ()
+            )
         known = {topic_partition: found.offset for topic_partition, found in committed.items()}
         if self._commits is not None:
             self._commits.begin(known)

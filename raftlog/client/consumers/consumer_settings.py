@@ -109,6 +109,11 @@ class ConsumerSettings(Struct, frozen=True, kw_only=True):
     metadata_refresh_s: float = REFRESH_S
     give_up_after_s: float | None = 120.0
 
+    @property
+    def reads_committed(self) -> bool:
+        """Whether only records of committed transactions are returned."""
+        return self.isolation == READ_COMMITTED
+
     def __post_init__(self) -> None:
         """Check the settings; raise `InvalidArgument`."""
         force_setattr(self, "assignors", tuple(self.assignors))  # a copy, which the caller cannot change

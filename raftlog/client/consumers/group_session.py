@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeAlias
 
 from raftlog.assignors import (
@@ -69,23 +69,17 @@ class GroupSession:
         self.last_poll_s = time.monotonic()
 
     async def join(self, topics: Sequence[str]) -> Assigned:
-        """Wait for a new generation, and return its assignment; raise an error that prevents it."""
-        await self._stop_heartbeats()
-        self.needs_join, self.is_lost = False, False
+        """Wait for a new generation, and return its assignment; raise an error that prevents it.
+
+        The assignment is empty if the generation has ended meanwhile; then `needs_join` is set."""
         with Outage(f"joining consumer group {self._group}", self._settings.give_up_after_s) as outage:
-            while True:
-                try:
-                    partitions = await self._join_once(topics)
-                    break
-                except (UnknownMember, StaleGeneration) as error:
-                    self._state.handle_error(error)
-                except (Unavailable, OutcomeUnknown) as error:
-                    await outage.pause(error)
-            self._owned = partitions
-            committed = await self._fetch_committed(outage)
+            self._owned = await self._join_until_assigned(topics, outage)
+            committed = await self._fetch_committed(self._owned, outage)
+        if committed is None:
+            return {}
         return {
             topic_partition: committed[topic_partition].offset if topic_partition in committed else None
-            for topic_partition in partitions
+            for topic_partition in self._owned
         }
 
     @property
@@ -138,6 +132,18 @@ class GroupSession:
 
     # below
 
+    async def _join_until_assigned(self, topics: Sequence[str], outage: Outage) -> tuple[TopicPartition, ...]:
+        """Join and sync until this member has an assignment; return the partitions."""
+        await self._stop_heartbeats()
+        self.needs_join, self.is_lost = False, False
+        while True:
+            try:
+                return await self._join_once(topics)
+            except (UnknownMember, StaleGeneration) as error:
+                self._state.handle_error(error)
+            except (Unavailable, OutcomeUnknown) as error:
+                await outage.pause(error)
+
     async def _join_once(self, topics: Sequence[str]) -> tuple[TopicPartition, ...]:
         """Join and sync once; return the assigned partitions, and start heartbeats."""
         settings, generation = self._settings, self._state.generation
@@ -164,13 +170,20 @@ class GroupSession:
         self._heartbeat_task = asyncio.create_task(self._send_heartbeats(member))
         return decode_assignment(synced.assignment).partitions
 
-    async def _fetch_committed(self, outage: Outage) -> Mapping[TopicPartition, CommittedOffset]:
-        """Return the committed offsets of the group; retry until the outage limit."""
-        while True:
+    async def _fetch_committed(
+        self, partitions: Collection[TopicPartition], outage: Outage
+    ) -> Mapping[TopicPartition, CommittedOffset] | None:
+        """Return the committed offsets of the group, once no transaction may change those of the partitions.
+
+        Otherwise records of a transaction that is about to be committed would be returned again (KIP-447). Returns None
+        if the generation ends meanwhile; raises an error after the outage limit."""
+        stable = partitions if self._settings.reads_committed else ()
+        while not self.needs_join:
             try:
-                return await self._client.groups.committed(self._group)
+                return await self._client.groups.committed(self._group, stable=stable)
             except (Unavailable, OutcomeUnknown) as error:
                 await outage.pause(error)
+        return None
 
     async def _assign(self, joined: Joined) -> dict[str, bytes]:
         """Compute the assignments of all members as group leader; return them encoded, by member id."""
