@@ -30,6 +30,7 @@ from bench import (
     rolling_restart,
     scrape,
     security_cost,
+    security_java,
     slow_disk,
     transactions,
 )
@@ -64,6 +65,7 @@ MEASURES: tuple[Measure, ...] = (
     *groups.MEASURES,
     *transactions.MEASURES,
     *security_cost.MEASURES,
+    *security_java.MEASURES,
     *ndjson_ingest.MEASURES,
     *http_produce.MEASURES,
     *http_batches.MEASURES,
