@@ -30,13 +30,17 @@ class TopicPlaces:
         """Return topic uuid and partition. Raises `UnknownTopic` and `UnknownPartition`."""
         return (await self._finder.partition(*key, deadline)).topic_id, key.partition
 
+    async def update_if_unknown(self, topics: Iterable[str], deadline: Deadline) -> None:
+        """Ask the controller once if one of these topics is unknown here. Raises `NoLeader`."""
+        await self._finder.update_if_unknown(topics, deadline)
+
     async def find_each(
         self, keys: Iterable[TopicPartition], deadline: Deadline
     ) -> dict[TopicPartition, Place | RequestError]:
         """Return topic uuid and partition of each key, or its error; ask the controller at most once per topic."""
         found: dict[TopicPartition, Place | RequestError] = {}
         keys = list(keys)
-        await self._finder.update_if_unknown({key.topic for key in keys}, deadline)
+        await self.update_if_unknown({key.topic for key in keys}, deadline)
         for key in keys:
             try:
                 topic = self._topics.find(key.topic)

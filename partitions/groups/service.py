@@ -8,7 +8,7 @@ raises `OutcomeUnknown`. A changing or loading coordinator is waited for until t
 `CoordinatorLoading` is raised. `broker.groups` is the one object of a process. Called by every API."""
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from copy import copy
 from typing import Final, Self
@@ -216,12 +216,18 @@ class Groups:
         committed = await self.router.call(operations.OFFSETS, group, group, deadline)
         return self._environment.places.name_offsets(committed)
 
-    async def stable_offsets(self, group: str, *, deadline: Deadline) -> dict[TopicPartition, StableOffset]:
-        """Return the committed offsets of a group, and which of them an open transaction may change (KIP-447)."""
+    async def stable_offsets(
+        self, group: str, topics: Iterable[str] = (), *, deadline: Deadline
+    ) -> dict[TopicPartition, StableOffset]:
+        """Return the committed offsets of a group, and which of them an open transaction may change (KIP-447).
+
+        Offsets of topics that this broker does not know are left out, but it asks the controller about `topics`. Raises
+        `NoLeader` if there is no answer: a consumer would take a missing offset for none."""
+        check_group(group)
+        await self._environment.places.update_if_unknown(topics, deadline)
         if self._metadata.state.feature_level < FEATURE_LEVEL_TRANSACTIONS:  # the coordinator may run an older release
             committed = await self.committed(group, deadline=deadline)
             return {place: StableOffset(*record, is_pending=False) for place, record in committed.items()}
-        check_group(group)
         if not await self.router.has_topic(deadline):
             return {}
         found = await self.router.call(operations.STABLE, group, group, deadline)

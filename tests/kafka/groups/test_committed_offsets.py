@@ -7,6 +7,7 @@ import pytest
 from raftlog.api.kafka.api import ApiKey
 from raftlog.api.kafka.error_codes import ErrorCode
 from raftlog.api.kafka.wire.schemas import request_class
+from raftlog.errors import NoLeader
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.groups.results import GroupMarker, MemberIdentity, OffsetCommit, TransactionalProducer
 from raftlog.types import Offset, TopicPartition
@@ -50,11 +51,26 @@ async def test_each_version_fetches_offsets(handlers, version):
     if version >= 2:
         assert [topic.name for topic in (await fetch_offsets(handlers, None, version=version)).topics] == ["t"]
         assert (await fetch_offsets(handlers, None, "other", version)).topics == []
-        refused = await fetch_offsets(handlers, {"t": [2]}, "a/b", version)
+        refused = await fetch_offsets(handlers, None, "a/b", version)
         assert (refused.error_code, refused.topics) == (ErrorCode.INVALID_GROUP_ID, [])
-    else:
-        refused = await fetch_offsets(handlers, {"t": [2]}, "a/b", version)
-        assert refused.topics[0].partitions[0].error_code == ErrorCode.INVALID_GROUP_ID
+    refused = await fetch_offsets(handlers, {"t": [2]}, "a/b", version)
+    assert refused.error_code == (ErrorCode.INVALID_GROUP_ID if version >= 2 else 0)
+    (row,) = refused.topics[0].partitions
+    assert (row.error_code, row.committed_offset) == (ErrorCode.INVALID_GROUP_ID, -1), "aiokafka reads only this code"
+
+
+async def test_a_topic_that_is_unknown_here_is_looked_up_before_its_offset_counts_as_none(handlers, monkeypatch):
+    await commit(handlers, {2: 7})
+    broker = handlers.broker
+
+    async def fail(deadline):
+        raise NoLeader("the controller has no leader")
+
+    monkeypatch.setattr(broker.metadata, "barrier", fail)
+    answer = await fetch_offsets(handlers, {"t": [2], "created-elsewhere": [0]})
+    codes = {each.error_code for topic in answer.topics for each in topic.partitions}
+    assert codes == {answer.error_code} == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert (await fetch_offsets(handlers, {"t": [2]})).topics[0].partitions[0].committed_offset == 7
 
 
 async def test_each_partition_has_its_own_error(handlers):

@@ -22,7 +22,7 @@ from raftlog.security.permissions import AclOperation
 from raftlog.types import Offset, TopicPartition
 
 _GROUP_ERROR_SINCE: Final = 2
-"""First version of OffsetFetch with an error code of the whole group; before it, each partition has the code."""
+"""First version of OffsetFetch with an error code of the whole group."""
 _NONE: Final = StableOffset(Offset(-1), -1, "", 0, is_pending=False)
 """Answer for a partition in which nothing was committed."""
 
@@ -63,19 +63,21 @@ class OffsetHandlers:
         return answer(topics=commit_rows(request, codes, topic_row, row))
 
     async def fetch(self, request: KafkaRequest) -> Any:
-        """Return committed offsets: of the named partitions, or all offsets of the group."""
+        """Return committed offsets: of the named partitions, or all offsets of the group.
+
+        An error of the whole group is the code of each named partition as well: aiokafka 0.14 reads only these. It
+        takes an answer without partitions for a group without offsets, and would begin at the earliest records."""
         asked = request.message
         code, committed = ErrorCode.NONE, dict[TopicPartition, StableOffset]()
         try:
             authorize_group(self._authorizer, request, AclOperation.DESCRIBE, asked.group_id)
             check_coordinator(self._groups, asked.group_id)
-            committed = await self._groups.stable_offsets(asked.group_id, deadline=deadline_in(NO_DEADLINE_MS))
+            topics = [topic.name for topic in asked.topics or ()]
+            deadline = deadline_in(NO_DEADLINE_MS)
+            committed = await self._groups.stable_offsets(asked.group_id, topics, deadline=deadline)
         except RaftlogError as error:
             code = group_code(error)
-        has_group_error = request.version >= _GROUP_ERROR_SINCE
         answer = answer_class(ApiKey.OFFSET_FETCH)
-        if code and has_group_error:
-            return answer(error_code=code, topics=[])
         wanted: Mapping[str, list[int]]
         denied: frozenset[str] = frozenset()
         if asked.topics is None:
@@ -107,12 +109,12 @@ class OffsetHandlers:
                 error_code=row_code,
             )
 
-        return answer(
-            topics=[
-                topic_row(name=topic, partitions=[describe_partition(topic, number) for number in numbers])
-                for topic, numbers in wanted.items()
-            ],
-        )
+        rows = [
+            topic_row(name=topic, partitions=[describe_partition(topic, number) for number in numbers])
+            for topic, numbers in wanted.items()
+        ]
+        has_group_error = request.version >= _GROUP_ERROR_SINCE
+        return answer(error_code=code, topics=rows) if has_group_error else answer(topics=rows)
 
     async def delete(self, request: KafkaRequest) -> Any:
         """Delete committed offsets, except those of topics that a member subscribes to."""
