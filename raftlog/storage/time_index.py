@@ -10,6 +10,7 @@ checkpoint: an entry that survives a power loss could otherwise refer to a batch
            8     8  row
           16     4  CRC-32C over the 16 bytes above"""
 
+import errno
 import struct
 from typing import NamedTuple
 
@@ -131,7 +132,7 @@ class TimeIndex:
 
     def _sound_entries(self, rows: int) -> list[TimeEntry]:
         """Return the entries of the first `rows` rows in the file, up to the first damaged entry."""
-        packed = self._file.read(0, self._count * ENTRY_SIZE)
+        packed = self._read(0, self._count * ENTRY_SIZE)
         found = []
         for at in range(0, len(packed) - ENTRY_SIZE + 1, ENTRY_SIZE):
             timestamp, row, checksum = _ENTRY.unpack_from(packed, at)
@@ -160,11 +161,20 @@ class TimeIndex:
 
     def _read_entry(self, number: int) -> TimeEntry | None:
         """Return entry `number` of the file; None if it is damaged or missing."""
-        packed = self._file.read(number * ENTRY_SIZE, ENTRY_SIZE)
+        packed = self._read(number * ENTRY_SIZE, ENTRY_SIZE)
         if len(packed) < ENTRY_SIZE:
             return None
         timestamp, row, checksum = _ENTRY.unpack(packed)
         return TimeEntry(timestamp, row) if checksum == crc32c(packed[: _CHECKED.size]) else None
+
+    def _read(self, position: int, size: int) -> bytes:
+        """Read from the file; bytes that the disk cannot read are missing, like those of a file that is too short."""
+        try:
+            return self._file.read(position, size)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return b""
 
 
 def _pack(entry: TimeEntry) -> bytes:

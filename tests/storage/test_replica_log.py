@@ -145,13 +145,16 @@ def test_a_cut_among_unwritten_entries_keeps_lower_ones(kept: int) -> None:
     r.check()
 
 
-def test_a_cut_removes_entries_of_the_time_index() -> None:
+@pytest.mark.parametrize("unreadable", [False, True])
+def test_a_cut_removes_entries_of_the_time_index(unreadable: bool) -> None:
     r = Replica()
     r.roll(0)
     r.append(1, count=5, timestamp=2_000)
     r.append(1, count=5, timestamp=9_000)
     r.write(publish=True)
     r.append(1, count=2, timestamp=20_000)
+    if unreadable:
+        r.disk.fail_read(r.log.active.files.times.path, 0)
     r.cut(6)
     assert r.log.active.times.max_timestamp == 2_000
     r.append(2, timestamp=3_000)
