@@ -196,9 +196,13 @@ class RealCluster:
         self._expected_up[node] = False
 
     def _record_exit(self, node: int) -> None:
-        """Record the exit of a broker; a terminated one that was not killed meanwhile must exit with 0."""
+        """Record the exit of a broker; a terminated one that was not killed meanwhile must exit with 0.
+
+        SIGTERM may also end the interpreter before the broker begins, which logs something first."""
         process = self._cluster.nodes[node]
-        if node in self._ordered_to_end and node in self._remaining_nodes() and process.exit_code != 0:
+        has_not_begun = process.exit_code == -signal.SIGTERM and not process.has_logged
+        must_be_clean = node in self._ordered_to_end and node in self._remaining_nodes() and not has_not_begun
+        if must_be_clean and process.exit_code != 0:
             self._unclean.append(f"node {node} stopped with exit code {process.exit_code}{process.log_tail()}")
         self._ordered_to_end.discard(node)
 

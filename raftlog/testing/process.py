@@ -169,6 +169,11 @@ class BrokerProcess(ClosedAtExit):
         """Return the stderr of all runs."""
         return self._read_log(0)
 
+    @property
+    def has_logged(self) -> bool:
+        """Whether the last run has written to its log."""
+        return bool(self._read_log(self._run_began_at).strip())
+
     def log_tail(self) -> str:
         """Return the end of the last run's log, in a form to append to an error message."""
         text = self._read_log(self._run_began_at).strip()

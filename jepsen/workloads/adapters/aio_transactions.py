@@ -5,7 +5,9 @@ processes and writes in transactions) consumes fixed partitions. Its transaction
 fences an earlier chain."""
 
 import asyncio
+import logging
 from collections.abc import Coroutine, Mapping
+from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from aiokafka import AIOKafkaProducer
@@ -108,13 +110,41 @@ class AioChainConsumer(AioConsumer):
         return {}
 
 
+class _ShortErrors(logging.Formatter):
+    """Formatter that prints errors without their tracebacks, which in a client's log count as findings."""
+
+    def formatException(  # noqa: N802  # the name of the method in `logging`
+        self,
+        ei: tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None],
+    ) -> str:
+        return repr(ei[1])
+
+
 class AioTransactions:
     """Factory of aiokafka's transactional clients, with the interface `TransactionalLibrary`."""
 
     names_members: Final = False
 
     def __init__(self, bootstrap: str) -> None:
+        """Prepare clients of the brokers `bootstrap`; the event loop runs.
+
+        A lost connection can end the task in which a producer sends. Its next call raises the error of the task, so the
+        loop does not report it as well, and the library's log shows it in one line."""
         self._common = common_settings(bootstrap)
+        loop = asyncio.get_running_loop()
+        report = loop.get_exception_handler() or (lambda loop, context: loop.default_exception_handler(context))
+
+        def report_others(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+            """Report an error to the earlier handler unless it is one of the library."""
+            if not isinstance(context.get("exception"), KafkaError):
+                report(loop, context)
+
+        loop.set_exception_handler(report_others)
+        handler = logging.StreamHandler()
+        handler.setFormatter(_ShortErrors())
+        library = logging.getLogger("aiokafka")
+        library.addHandler(handler)
+        library.propagate = False
 
     def new_producer(self, settings: TransactionSettings) -> AioTransactional:
         return AioTransactional(self._common, settings)
