@@ -83,11 +83,18 @@ def _compare_group(
 ) -> ComparedGroup:
     """Return the result of comparing the copies of a group. Raises `RaftlogError`."""
     if group.newest_below is not None:
-        found = [_read_newest(disk, group, copy, group.newest_below) for copy in group.copies]
-        difference = find_difference(
-            [copy.path for copy in group.copies], found, lambda number: _read_entries(disk, group, group.copies[number])
+        below = group.newest_below
+        copies = [copy for copy in group.copies if _find_last_index(disk, group, copy) >= below - 1]
+        behind = tuple(copy.path for copy in group.copies if copy not in copies)
+        found = [_read_newest(disk, group, copy, below) for copy in copies]
+        difference = (
+            find_difference(
+                [copy.path for copy in copies], found, lambda number: _read_entries(disk, group, copies[number])
+            )
+            if len(copies) > 1
+            else None
         )
-        return ComparedGroup(group.group_id, True, 0, 0, 0, difference)
+        return ComparedGroup(group.group_id, True, 0, 0, 0, difference, behind)
     replicas = []
     for copy in group.copies:
         owner = copy.owner
@@ -98,7 +105,15 @@ def _compare_group(
             known[owner] = {each.path: each for each in list_offline_replicas(disk, owner.data_dir, owner.disk_uuid)}
         replicas.append(known[owner][copy.path])
     compared = compare_replicas(disk, replicas)
-    return ComparedGroup(group.group_id, False, compared.first, compared.last, compared.end_offset, compared.difference)
+    return ComparedGroup(
+        group.group_id,
+        False,
+        compared.first,
+        compared.last,
+        compared.end_offset,
+        compared.difference,
+        compared.behind,
+    )
 
 
 def _read_newest(disk: Disk, group: GroupToCompare, copy: Copy, below: int) -> NewestRecords:
@@ -107,6 +122,11 @@ def _read_newest(disk: Disk, group: GroupToCompare, copy: Copy, below: int) -> N
     entries = _read_entries(disk, group, copy)
     newest.take(next(entries, None), entries)
     return newest
+
+
+def _find_last_index(disk: Disk, group: GroupToCompare, copy: Copy) -> int:
+    """Return the index of the last entry in a copy's files."""
+    return OfflineReplica(copy.path, group.group_id, None, None).find_last_index(disk)
 
 
 def _read_entries(disk: Disk, group: GroupToCompare, copy: Copy) -> Iterator[OfflineEntry]:

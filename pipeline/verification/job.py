@@ -156,6 +156,7 @@ def _make_report(
     reports = [report for _, of_logs in verdicts for report in of_logs]
     notes = Problems(NOTES_MAX)
     notes.add(list_notes(groups))
+    notes.add(results.list_notes(groups))
     return VerifyReport(
         len(reports),
         *sum_counts(reports),

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from raftlog.pipeline.segments.pieces import IndexRows
 from raftlog.pipeline.verification.file_comparison import ComparedFiles
 from raftlog.pipeline.verification.segment_walk import BatchPosition, SegmentFile, SegmentSpan
+from raftlog.runtime.log.offline import find_next_index
 from raftlog.storage.checkpoint import Checkpoint, read_checkpoint
 from raftlog.storage.disk import Disk
 from raftlog.storage.recovery import read_roll, segment_bases
@@ -43,11 +44,14 @@ class ListedSegment(NamedTuple):
 
 
 class ListedLog(NamedTuple):
-    """Log with its segments in order, and its checkpoint, which was read before the segments were listed."""
+    """Log with its segments in order, and its checkpoint, which was read before the segments were listed.
+
+    `next_index`: index after the last segment, if all are compacted; otherwise 0."""
 
     path: str
     segments: tuple[ListedSegment, ...]
     checkpoint: Checkpoint | None
+    next_index: int = 0
 
     @property
     def size(self) -> int:
@@ -56,7 +60,7 @@ class ListedLog(NamedTuple):
     @property
     def uncompacted_from(self) -> int:
         """First entry from which on no segment is compacted."""
-        return next((each.base_index for each in self.segments if not each.is_compacted), 0)
+        return next((each.base_index for each in self.segments if not each.is_compacted), self.next_index)
 
 
 class Copies(NamedTuple):
@@ -85,7 +89,9 @@ def list_segments(disk: Disk, path: str) -> ListedLog:
         with closing(segment):
             log_bytes, rows = segment.files.log.size(), segment.files.index.size() // ROW_SIZE
             seen.append(_describe_segment(SegmentFile(path, base, log_bytes, rows), read_roll(segment)))
-    return ListedLog(path, tuple(seen), checkpoint)
+    is_all_compacted = bool(seen) and all(each.is_compacted for each in seen)
+    next_index = find_next_index(disk, path, seen[-1].file.base) if is_all_compacted else 0
+    return ListedLog(path, tuple(seen), checkpoint, next_index)
 
 
 def _describe_segment(file: SegmentFile, roll: Roll | None) -> ListedSegment:

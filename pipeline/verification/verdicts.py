@@ -39,7 +39,8 @@ class CheckedSegment(NamedTuple):
 class ComparedGroup(NamedTuple):
     """Result of comparing the copies of a partition.
 
-    `is_newest`: compared by the newest record of each key, below the compaction mark; otherwise entry by entry."""
+    `is_newest`: compared by the newest record of each key, below the compaction mark; otherwise entry by entry.
+    `behind`: paths of copies that were left out, as they end below the compacted part of the others."""
 
     group_id: UUID
     is_newest: bool
@@ -47,6 +48,7 @@ class ComparedGroup(NamedTuple):
     last: int
     end_offset: int
     difference: str | None
+    behind: tuple[str, ...] = ()
 
 
 def group_by_file(checked: Iterable[CheckedRange]) -> dict[FileKey, list[CheckedRange]]:
@@ -202,6 +204,13 @@ class Verdicts:
             term = each.walked.terms[1]
 
     # copies
+
+    def list_notes(self, groups: Iterable[PartitionCopies]) -> Iterator[str]:
+        """Yield notes on copies that could not be compared with the compacted part of the others."""
+        for group in groups:
+            compared = () if group.group_id is None else self._groups.get(group.group_id, ())
+            for path in {path: None for each in compared for path in each.behind}:
+                yield f"{group}: {path} ends below the compacted part of other replicas: it was not compared with them"
 
     def _compare_copies(self, group: PartitionCopies, problems: Problems) -> tuple[int, int, int]:
         """Return the first and the last compared entry, and the offset after them; add the differences."""

@@ -55,6 +55,57 @@ def test_compacted_and_uncompacted_replicas_are_equal(tmp_path: Path) -> None:
     assert wanted.problems < set(report.problems)
 
 
+def test_a_replica_behind_the_compaction_of_others_is_noted(tmp_path: Path) -> None:
+    with World(config=CONFIG) as world:
+        leader = world.leader()
+        write(world, leader, 60)
+        slow = next(number for number in world.drivers if number != leader)
+        world.run(2.2)
+        world.crash(slow)
+        write(world, leader, 60)
+        world.run(2.2)
+        to = commit_mark(world, leader)
+        others = list(world.drivers)
+        for number in others:
+            world.run_until(lambda number=number: is_compacted(world, number, to))  # type: ignore[misc]
+        for number in others:
+            world.crash(number)
+        directories = dump(world, tmp_path)
+    report = run_verify(*directories)
+    assert report.problems == ()
+    [note] = [each for each in report.notes if "was not compared" in each]
+    assert str(directories[slow - 1]) in note
+    assert run_log_verify(*directories).is_sound
+    others_only = [each for number, each in enumerate(directories, 1) if number != slow]
+    assert run_verify(*others_only).problems == ()
+
+
+def test_a_log_whose_segments_are_all_compacted_is_compared_with_an_uncompacted_one(tmp_path: Path) -> None:
+    with World(config=CONFIG) as world:
+        leader = world.leader()
+        write(world, leader, 60)
+        world.run(2.2)
+        (tmp_path / "before").mkdir()
+        [before, *_] = dump(world, tmp_path / "before")
+        to = commit_mark(world, leader)
+        world.run_until(lambda: is_compacted(world, 1, to))
+        [after, *_] = dump(world, tmp_path / "after")
+    copies = [copy_log(each, tmp_path / name) for each, name in ((before, "a"), (after, "b"))]
+    for file in copies[1].glob(f"{to:020d}.*"):
+        file.unlink()
+    assert run_verify(tmp_path / "a", tmp_path / "b").problems == ()
+    newest, _ = sorted(copies[0].glob("*.log"))[-2:]
+    alter_last_record(newest)
+    [problem] = run_verify(tmp_path / "a", tmp_path / "b").problems
+    assert "the newest record of a key differs" in problem
+
+
+def copy_log(data_dir: Path, target: Path) -> Path:
+    """Copy the log of the only partition out of its data directory; return the new directory."""
+    [log] = {each.parent for each in data_dir.rglob("*.log")}
+    return shutil.copytree(log, target / log.relative_to(data_dir))
+
+
 def copy_with_end_offset(end_offset: int, data: Path, copy: Path) -> None:
     """Copy the directories of running brokers until all replicas of `orders/0` in the copy have this end offset."""
 

@@ -41,8 +41,9 @@ def copy(keyed: KeyedLog, other: str = OTHER) -> None:
             file.close()
 
 
-def compare(keyed: KeyedLog) -> Comparison:
-    return compare_replicas(keyed.disk, [OfflineReplica(path, GROUP, None, None) for path in (PATH, OTHER)])
+def compare(keyed: KeyedLog, *others: str) -> Comparison:
+    paths = (PATH, *(others or (OTHER,)))
+    return compare_replicas(keyed.disk, [OfflineReplica(path, GROUP, None, None) for path in paths])
 
 
 @pytest.mark.parametrize("segment_bytes", [100, 900, 1 << 20])
@@ -85,6 +86,27 @@ def test_tombstones_removed_on_one_side_are_no_difference() -> None:
     copy(keyed)
     keyed.compact()
     assert compare(keyed).difference is None
+
+
+def test_a_replica_behind_the_compaction_of_others_is_left_out() -> None:
+    """It has keys whose newer records it lacks; the others removed the older ones."""
+    keyed = keyed_log()
+    third = "/data/t/2"
+    copy(keyed, third)
+    behind = keyed.log.segments[3].base_offset
+    for name in keyed.disk.list_directory(third):
+        if name >= segment_stem(behind):
+            keyed.disk.unlink(f"{third}/{name}")
+    keyed.compact()
+    assert compare(keyed, third) == Comparison(
+        GROUP, (PATH, third), keyed.log.active.base_index, keyed.log.active.base_index - 1, 0, None, (third,)
+    )
+    copy(keyed)
+    compared = compare(keyed, OTHER, third)
+    assert (compared.difference, compared.behind, compared.last) == (None, (third,), keyed.log.last_index)
+    first = keyed.log.segments[0]
+    keyed.disk.flip_bit(first.files.log.path.replace(PATH, OTHER), first.row(first.rows - 1).end - 1, 1)
+    assert compare(keyed, OTHER, third).difference
 
 
 @pytest.mark.parametrize("part", ["compacted", "behind it"])

@@ -55,9 +55,21 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
         "first_index": comparison.first,
         "last_index": comparison.last,
         "end_offset": comparison.end_offset,
-        "identical": comparison.difference is None,
+        "identical": comparison.difference is None and not comparison.behind,
         "difference": comparison.difference,
+        "not_compared": list(comparison.behind),
     }
+
+
+def _describe_state(comparison: Comparison) -> str:
+    """Return the first difference, or which replicas are identical."""
+    if comparison.difference is not None:
+        return comparison.difference
+    if not comparison.behind:
+        return "identical"
+    others = len(comparison.paths) - len(comparison.behind)
+    state = "not compared" if others < 2 else f"{others} are identical"
+    return f"{state}; behind the others' compaction: {', '.join(comparison.behind)}"
 
 
 COMPARISON: Columns[Comparison] = {
@@ -65,5 +77,5 @@ COMPARISON: Columns[Comparison] = {
     "replicas": lambda each: len(each.paths),
     "entries": lambda each: f"{each.first} … {each.last}" if each.last >= each.first else "none",
     "up to offset": lambda each: f"{each.end_offset:,}",
-    "state": lambda each: each.difference or "identical",
+    "state": _describe_state,
 }

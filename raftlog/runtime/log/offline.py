@@ -3,6 +3,7 @@
     entries up to the fold's `keep_to`: from the segments        after it: from the journal, cuts applied
     first index ≤ compared entries ≤ the smallest commit that any of the replicas has persisted
     below the compacted end of any of them: the newest record of every key; from there on: bytes
+    a replica that ends below that end is left out: its missing entries may be the reason why older ones were removed
 
 Of a large append the journal has index rows, and its bytes are in the segment. A log without a journal (`raftlog.Log`)
 counts as committed up to its last sound entry. Called by `log verify --compare` and, on Spark, by the pipeline's
@@ -53,6 +54,12 @@ class OfflineReplica(NamedTuple):
             last = found.index
         return last
 
+    def find_last_index(self, disk: Disk) -> Index:
+        """Return the index of the last entry, committed or not; 0 without entries."""
+        if self.folded is not None:
+            return self.folded.last_index
+        return max((found.index for found in self.entries(disk)), default=Index(0))
+
     def entries(self, disk: Disk) -> Iterator[OfflineEntry]:
         """Yield all entries, damaged ones too, by index. Raises `OSError`, `JournalDamaged` and `FormatError`."""
         base, last = -1, 0
@@ -87,14 +94,7 @@ class OfflineReplica(NamedTuple):
             segment.close()
             if not segment.is_compacted:
                 return Index(segment.base_index)
-        return self._find_next_index(disk, bases[-1]) if bases else Index(0)
-
-    def _find_next_index(self, disk: Disk, base: int) -> Index:
-        """Return the index after the segment with this base offset, which is read to its end."""
-        with closing(open_with_index(disk, self.path, base)) as segment:
-            for _ in walk_segment(segment):
-                continue
-            return Index(segment.next_index)
+        return find_next_index(disk, self.path, bases[-1]) if bases else Index(0)
 
     def _entries_in_journal(self, disk: Disk, folded: FoldedGroup, fold: Fold, base: int) -> Iterator[OfflineEntry]:
         """Yield the entries after the segments' checkpoint; `base` is the segment of the last entry before them."""
@@ -107,6 +107,14 @@ class OfflineReplica(NamedTuple):
                 yield _read_by_row(disk, name, entry.row)
             elif entry.offset >= folded.log_start_offset:
                 yield OfflineEntry(entry.index, b"", name, "the file is missing")
+
+
+def find_next_index(disk: Disk, path: str, base: int) -> Index:
+    """Return the index after the segment with this base offset, which is read to its end."""
+    with closing(open_with_index(disk, path, base)) as segment:
+        for _ in walk_segment(segment):
+            continue
+        return Index(segment.next_index)
 
 
 def _read_by_row(disk: Disk, name: str, packed: bytes) -> OfflineEntry:
@@ -139,7 +147,7 @@ class Comparison(NamedTuple):
 
     `end_offset` is the offset after entry `last`. Nothing was compared when `last < first`. If a replica is compacted,
     the entries below `first` were compared by their newest records. `difference` describes the first difference between
-    two replicas, or is None."""
+    two replicas, or is None. `behind`: paths of replicas that were left out, as they lack entries below `first`."""
 
     group_id: uuid.UUID
     paths: tuple[str, ...]
@@ -147,18 +155,31 @@ class Comparison(NamedTuple):
     last: Index
     end_offset: int
     difference: str | None
+    behind: tuple[str, ...] = ()
 
 
 def compare_replicas(disk: Disk, replicas: Sequence[OfflineReplica]) -> Comparison:
     """Compare replicas of one group entry by entry. Raises like `OfflineReplica.entries`."""
     assert len(replicas) > 1, "one replica has nothing to be compared with"
+    whole = max(replica.find_first_uncompacted(disk) for replica in replicas)
+    present = [each for each in replicas if each.find_last_index(disk) >= whole - 1] if whole > 1 else replicas
+    if len(present) == len(replicas):
+        return _compare_complete(disk, replicas, whole)
+    paths = tuple(replica.path for replica in replicas)
+    behind = tuple(replica.path for replica in replicas if replica not in present)
+    if len(present) < 2:
+        return Comparison(replicas[0].group_id, paths, whole, Index(whole - 1), 0, None, behind)
+    return _compare_complete(disk, present, whole)._replace(paths=paths, behind=behind)
+
+
+def _compare_complete(disk: Disk, replicas: Sequence[OfflineReplica], whole: Index) -> Comparison:
+    """Compare replicas that all have the entries below `whole`, from which on none is compacted."""
     last = min(replica.find_committed_index(disk) for replica in replicas)
     streams = [replica.entries(disk) for replica in replicas]
     heads = [next(stream, None) for stream in streams]
     paths = tuple(replica.path for replica in replicas)
     end_offset = 0
     first = max((head.index for head in heads if head is not None), default=Index(1))
-    whole = max(replica.find_first_uncompacted(disk) for replica in replicas)
     if whole > first:
         newest = [NewestRecords(whole, replica.log_start_offset) for replica in replicas]
         for number, stream in enumerate(streams):
