@@ -94,11 +94,25 @@ def test_pods_are_probed_drained_and_confined() -> None:
     pod = of_kind("StatefulSet")["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     assert container["readinessProbe"]["httpGet"]["path"] == "/v1/status/ready"
-    assert "raftlog cluster health" in container["lifecycle"]["preStop"]["exec"]["command"][-1]
-    assert pod["terminationGracePeriodSeconds"] > 40 * 3 + 5
+    wait = re.match(r"timeout (\d+) .*raftlog cluster health", container["lifecycle"]["preStop"]["exec"]["command"][-1])
+    assert wait is not None
+    assert pod["terminationGracePeriodSeconds"] > int(wait[1]) + 5
     assert pod["securityContext"]["runAsNonRoot"]
     assert pod["securityContext"]["runAsUser"] == UID
     assert container["securityContext"]["readOnlyRootFilesystem"]
+
+
+def test_a_pod_stops_when_the_cluster_is_healthy_and_at_the_end_of_its_wait(tmp_path: Path) -> None:
+    command = of_kind("StatefulSet")["spec"]["template"]["spec"]["containers"][0]["lifecycle"]["preStop"]["exec"][
+        "command"
+    ]
+    stub = tmp_path / "raftlog"
+    for body, seconds in (("exit 0", "120"), ("exec sleep 1000", "1")):
+        stub.write_text(f"#!/bin/sh\n{body}\n")
+        stub.chmod(0o755)
+        bounded = [each.replace("timeout 120", f"timeout {seconds}") for each in command]
+        env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+        assert subprocess.run(bounded, env=env, timeout=SECONDS_MAX, check=False).returncode == 0
 
 
 def test_the_image_runs_without_root_and_has_all_sources() -> None:
