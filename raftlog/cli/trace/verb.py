@@ -52,16 +52,22 @@ def trace(partition: str | None, slow: int | None, trace_id: str | None, value: 
             wanted = secrets.token_hex(16)
             context = f"00-{wanted}-{secrets.token_hex(8)}-01"
             await client.admin.produce_traced(*target, value, context)
-        return _join(await _collect(verb.bootstrap, addresses, wanted))
+        answers = await _collect(verb.bootstrap, addresses, wanted)
+        if slow is None:
+            return _join(answers)[:1]
+        # A broker lists its slowest parts alone: the parts of a slow trace on other brokers may be fast.
+        return [await _complete(verb.bootstrap, addresses, parts) for parts in _join(answers)[:slow]]
 
-    found = verb.ask(work)[: slow or 1]
+    found = verb.ask(work)
     if not found:
         raise CommandFailed("no broker keeps such a trace; brokers trace with `--trace`, and keep a bounded number")
     verb.output(found, _show)
 
 
-async def _collect(bootstrap: BrokerAddresses, addresses: Sequence[str], trace_id: str | None) -> list[BrokerTraces]:
-    """Return the traces of all brokers that answer; the others are named on stderr."""
+async def _collect(
+    bootstrap: BrokerAddresses, addresses: Sequence[str], trace_id: str | None, *, is_quiet: bool = False
+) -> list[BrokerTraces]:
+    """Return the traces of all brokers that answer; the others are named on stderr, unless `is_quiet`."""
 
     async def read_traces(address: str) -> BrokerTraces:
         """Return the parts of the trace that one broker recorded."""
@@ -71,10 +77,19 @@ async def _collect(bootstrap: BrokerAddresses, addresses: Sequence[str], trace_i
     answers: list[Any] = await asyncio.gather(*map(read_traces, addresses), return_exceptions=True)
     for address, answer in zip(addresses, answers, strict=True):
         if isinstance(answer, Unavailable):
-            click.echo(f"{address} does not answer: {answer}", err=True)
+            if not is_quiet:
+                click.echo(f"{address} does not answer: {answer}", err=True)
         elif isinstance(answer, BaseException):
             raise answer
     return [answer for answer in answers if isinstance(answer, BrokerTraces)]
+
+
+async def _complete(
+    bootstrap: BrokerAddresses, addresses: Sequence[str], parts: list[BrokerTrace]
+) -> list[BrokerTrace]:
+    """Return all parts of the trace of these parts, or these if it is no longer kept."""
+    found = _join(await _collect(bootstrap, addresses, parts[0].trace_id, is_quiet=True))
+    return found[0] if found else parts
 
 
 def _join(answers: Sequence[BrokerTraces]) -> list[list[BrokerTrace]]:
