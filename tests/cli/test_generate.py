@@ -98,6 +98,21 @@ def test_the_configuration_names_all_brokers(run: Any, broker: BrokerProcess) ->
     assert job["static_configs"] == [{"targets": [broker.address]}]
 
 
+def test_the_configuration_has_the_login_of_the_command(run: Any, broker: BrokerProcess, tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("secret\n")
+    login = ("--user", "prometheus", "--password-file", str(tmp_path / "password"))
+    printed = run("generate", "prometheus-config", "--bootstrap", broker.address, *login).stdout
+    (job,) = yaml.safe_load(printed)["scrape_configs"]
+    assert job["basic_auth"] == {"username": "prometheus", "password_file": str(tmp_path / "password")}
+    assert b"secret" not in printed
+
+
+@pytest.mark.parametrize("interval", ["15", "0s", "1s1m", "", "fast"])
+def test_an_interval_that_prometheus_refuses_is_an_error(run: Any, interval: str) -> None:
+    done = run("generate", "prometheus-config", "--interval", interval, "--bootstrap", "127.0.0.1:1", expect=2)
+    assert b"is no duration of Prometheus" in done.stderr
+
+
 def test_the_alert_for_a_down_broker_uses_its_job(run: Any) -> None:
     def find_down_alert(*flags: str) -> str:
         (group,) = yaml.safe_load(run("generate", "prometheus-rules", *flags).stdout)["groups"]

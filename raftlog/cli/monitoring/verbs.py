@@ -4,6 +4,8 @@ Prometheus' files are YAML, or JSON on demand, which Prometheus reads as well; G
 """
 
 import asyncio
+import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +28,7 @@ VERBS: Final = {
     "prometheus-rules": Verb("monitoring.verbs:prometheus_rules", "Print alerts for Prometheus."),
     "dashboards": Verb("monitoring.verbs:dashboards", "Write dashboards for Grafana, and alerts for Prometheus."),
 }
+_DURATION: Final = r"(?=.)(\d+y)?(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?(\d+ms)?"
 _LINE_WIDTH: Final = 1_000
 """Line width of YAML, with which expressions stay on one line."""
 _as_json = json_option("Print JSON in place of YAML.")
@@ -36,6 +39,13 @@ _of_docs = option("--docs-url", default="docs", help="URL of the directory docs/
 ALERTS_FILE: Final = "raftlog-alerts.yml"
 
 
+def _check_duration(_context: click.Context, _parameter: click.Parameter, text: str) -> str:
+    """Return a duration in Prometheus' notation unchanged. Raises `BadParameter`."""
+    if re.fullmatch(_DURATION, text) is None or not re.search("[1-9]", text):
+        raise click.BadParameter(f"{text!r} is no duration of Prometheus, such as 15s or 1m30s")
+    return text
+
+
 @click.group(cls=LazyGroup, verbs=VERBS)
 def generate() -> None:
     """Generate configuration for Prometheus and Grafana."""
@@ -43,17 +53,21 @@ def generate() -> None:
 
 @click.command("prometheus-config")
 @option("--job-name", default=JOB, help="Name of the job, which becomes the label `job`.")
-@option("--interval", default="15s", help="Interval between scrapes.")
+@option("--interval", default="15s", callback=_check_duration, help="Interval between scrapes, such as 30s or 1m30s.")
 @_as_json
 @bootstrap_option
 def prometheus_config(job_name: str, interval: str, as_json: bool, bootstrap: BrokerAddresses) -> None:
-    """Print a scrape configuration with all brokers of the cluster; print it anew when brokers are added or removed."""
+    """Print a scrape configuration with all brokers of the cluster; print it anew when brokers are added or removed.
+
+    Prometheus connects with the certificates and the login of this command, from the same paths."""
     addresses = asyncio.run(_fetch_addresses(bootstrap))
     targets = [host_of(address) for address in addresses]
     job: dict[str, Any] = {"job_name": job_name, "scrape_interval": interval, "static_configs": [{"targets": targets}]}
     if any(address.startswith(HTTPS) for address in addresses):
         files = zip(("ca_file", "cert_file", "key_file"), bootstrap.tls, strict=True)
-        job |= {"scheme": "https", "tls_config": {name: path for name, path in files if path}}
+        job |= {"scheme": "https", "tls_config": {name: os.path.abspath(path) for name, path in files if path}}
+    if bootstrap.user is not None and bootstrap.password_file is not None:
+        job["basic_auth"] = {"username": bootstrap.user, "password_file": os.path.abspath(bootstrap.password_file)}
     _print_document({"scrape_configs": [job]}, as_json=as_json)
 
 
