@@ -78,6 +78,14 @@ def test_a_broker_uses_the_file_below_its_flags(tmp_path: Path) -> None:
         ('authorization = "acle"', "authorization is 'acle': 'acle' is not one of"),
         ('[topic-config]\n"retention.m" = 1', "'retention.m' is no setting of a topic; did you mean 'retention.ms'?"),
         ('[topic-config]\n"retention.ms" = -7', "topic-config: retention.ms=-7 is out of range"),
+        (
+            "[topic-config]\nretention.ms = 1",
+            'topic-config: retention.ms needs quotes, as names with dots do: "retention',
+        ),
+        ("memory-budget-bytes = -1", "--memory-budget-bytes=-1 is out of range"),
+        ("http-connections-max = 0", "--http-connections-max=0 is out of range"),
+        ("keepalive-timeout-s = -1", "--keepalive-timeout-s=-1.0 is out of range"),
+        ('data-dir = ""', "--data-dir is empty"),
         ("format = 2", "is for a newer raftlog"),
         ('format = "1"', "format is '1'; this release reads format = 1"),
         ("node-id = ", "is not TOML"),
@@ -99,6 +107,12 @@ def test_unreadable_files_are_named(run: Any, tmp_path: Path) -> None:
         assert error in run("config", "check", str(path), expect=1).stderr
         assert error in run("serve", "--config", str(path), expect=1).stderr
     assert b"is valid: 2 settings" in run("config", "check", str(written(tmp_path, "node-id = 4\nkafka = []"))).stdout
+
+
+def test_one_file_is_checked_at_a_time(run: Any, tmp_path: Path) -> None:
+    path = str(written(tmp_path, "node-id = 4"))
+    assert b"give one file" in run("config", "check", path, "--config", "another", expect=2).stderr
+    assert b"is valid" in run("config", "check", path, env={"RAFTLOG_CONFIG": "another"}).stdout
 
 
 def test_every_flag_is_a_key() -> None:

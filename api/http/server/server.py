@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from typing import Final
 
 from raftlog.api.authentication import ListenerAuthentication
 from raftlog.api.client_listener import limit_connections
@@ -18,7 +19,8 @@ from raftlog.api.sockets import ListeningSockets, bind, listen_error
 from raftlog.partitions.broker import Broker
 from raftlog.runtime.memory_budget import MemoryBudget, MemoryShares
 from raftlog.security.tls_files import ServerTls
-from raftlog.topic_config import KIB, MIB
+from raftlog.setting_bounds import bounded_field, check_bounds
+from raftlog.topic_config import DAY_MS, KIB, MIB
 
 _WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - not to be taken for names
 _LINGER_S = 2.0
@@ -33,20 +35,21 @@ CONSOLE_ON: Final = "on"
 CONSOLE_OFF: Final = "none"
 
 
-class HttpSettings(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpSettings:
     """Bounds of an HTTP server, and allowed hosts; each is an option of `raftlog serve`."""
 
-    body_bytes_max: int = 64 * MIB
+    body_bytes_max: int = bounded_field(64 * MIB, 1, 1 << 40)
     """Maximum size of a request body."""
-    body_timeout_ms: int = 60_000
+    body_timeout_ms: int = bounded_field(60_000, 1, DAY_MS)
     """Maximum time for a body to arrive."""
-    body_bytes_per_s_min: int = 16 * KIB
+    body_bytes_per_s_min: int = bounded_field(16 * KIB, 0, 1 << 40)
     """Rate below which a body is refused after five seconds."""
-    keepalive_timeout_s: float = 75.0
+    keepalive_timeout_s: float = bounded_field(75.0, 0.01, 86_400)
     """Idle time after which a connection is closed."""
-    http_connections_max: int = 10_000
+    http_connections_max: int = bounded_field(10_000, 1, 1_000_000)
     """Maximum number of client connections; fewer where descriptors are short."""
-    metrics_partitions_max: int = 1_000
+    metrics_partitions_max: int = bounded_field(1_000, 0, 1_000_000)
     """Maximum number of partitions with series of their own in `/metrics`."""
     allowed_hosts: Sequence[str] = ()
     """Hosts that clients may use, besides loopback and advertised addresses."""
@@ -54,6 +57,10 @@ class HttpSettings(NamedTuple):
     """Whether the console is served: `on` or `none`."""
     console_writes: bool = False
     """Whether pages of the console may change anything."""
+
+    def __post_init__(self) -> None:
+        """Raise `InvalidArgument` for a value out of range."""
+        check_bounds(self)
 
 
 DEFAULTS: Final = HttpSettings()
@@ -83,8 +90,9 @@ class HttpServer:
         self._allowed_hosts = [allowed_host(text) for text in settings.allowed_hosts]
         self._ends = ConnectionEnds()
         memory = requests or requests_budget(broker)
-        bytes_max, timeout_ms, rate_min = settings[:3]
-        self.bodies = BodyReader(bytes_max, memory, timeout_ms, rate_min)
+        self.bodies = BodyReader(
+            settings.body_bytes_max, memory, settings.body_timeout_ms, settings.body_bytes_per_s_min
+        )
         self._authentication = authentication
         logins = None if authentication is None else HttpLogins(authentication)
         console = ConsoleContext(History(), settings.console != CONSOLE_OFF, settings.console_writes)

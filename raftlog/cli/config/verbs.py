@@ -30,7 +30,10 @@ def check(file: str | None, named: str | None, as_json: bool) -> None:
 
     Certificates and secrets that they name are read; no broker is started. Shows the settings that are not the
     defaults, and where each is set; a variable has precedence over the file."""
-    found = read_serve_settings(file or named)
+    source = click.get_current_context().get_parameter_source("named")
+    if file is not None and source is ParameterSource.COMMANDLINE and named != file:
+        raise click.UsageError("give one file, as FILE or with --config")
+    found = read_serve_settings(file if file is not None else named)
     rows = [(key, value, _SOURCES[source]) for key, (value, source) in found.given.items() if source in _SOURCES]
     if as_json:
         settings = {key: {"value": value, "source": source} for key, value, source in rows}

@@ -83,6 +83,10 @@ def _topic_settings(path: str, table: Mapping[str, object]) -> list[str]:
     texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in table.items()}
     known = TopicConfig().as_strings()
     for name in texts:
+        value = table[name]
+        if isinstance(value, dict):  # TOML reads a dot without quotes as the name of a table
+            whole = f"{name}.{next(iter(value), '')}"
+            raise CommandFailed(f'{path}: {_TABLE}: {whole} needs quotes, as names with dots do: "{whole}" = …')
         if name not in known:
             raise CommandFailed(f"{path}: {_TABLE}: {name!r} is no setting of a topic{_nearest(name, known)}")
     try:

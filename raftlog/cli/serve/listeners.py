@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 
 from raftlog.api.client_listener import ClientListener, divide_connections
 from raftlog.api.http.listener import HttpListener
@@ -106,7 +107,7 @@ def make_listeners(broker: Broker, plan: ListenerPlan) -> Listeners:
         plan.port,
         broker.settings.advertise_http,
         requests,
-        settings=plan.http._replace(http_connections_max=http_connections),
+        settings=replace(plan.http, http_connections_max=http_connections),
         tls=plan.tls.get(HTTP),
         authentication=plan.logins.requirement(HTTP, authenticator),
     )

@@ -4,7 +4,9 @@ Files that the options name are read, but nothing is started, so `raftlog config
 
 import importlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
 from typing import Any, Final, NamedTuple
 
 import click
@@ -19,7 +21,9 @@ from raftlog.cli.serve.gossip_options import gossip_settings_from
 from raftlog.cli.serve.kafka_options import kafka_plan_from
 from raftlog.cli.serve.listener_plan import ListenerPlan
 from raftlog.cli.serve.tls_options import HTTP, check_reach, tls_plan_from
+from raftlog.errors import InvalidArgument
 from raftlog.partitions.settings import AUTHORIZATION_ACL, AUTHORIZATION_OFF, BrokerSettings
+from raftlog.setting_bounds import bounds_of
 from raftlog.topic_config import TopicConfig
 
 _NOT_OF_THE_BROKER: Final = ("log_level", "log_format", "workers")
@@ -35,7 +39,10 @@ def plan_broker(given: Mapping[str, Any]) -> tuple[BrokerSettings, ListenerPlan]
     host, port = split_address(http, "--http")
     if advertise_http is not None:
         split_address(advertise_http, "--advertise-http")
-    http_settings = HttpSettings(**{name: settings.pop(name) for name in HttpSettings._fields})
+    if not data_dir:
+        raise click.UsageError("--data-dir is empty; name a directory")
+    with _names_of_flags():
+        http_settings = HttpSettings(**{each.name: settings.pop(each.name) for each in fields(HttpSettings)})
     kafka = kafka_plan_from(settings, is_alone=settings["rpc"] is None)
     tls = tls_plan_from(settings, [each.name for each in kafka.listeners])
     logins = authentication_plan_from(settings, [each.name for each in kafka.listeners], tls, insecure=insecure)
@@ -49,15 +56,28 @@ def plan_broker(given: Mapping[str, Any]) -> tuple[BrokerSettings, ListenerPlan]
     cluster_settings = cluster_settings_from(settings, insecure)
     rpc, advertised, seeds = (cluster_settings[name] for name in ("rpc", "advertise_rpc", "seeds"))
     gossip_settings = gossip_settings_from(settings, rpc, advertised, seeds, cluster_settings["secret"])
-    broker_settings = BrokerSettings(
-        data_dir=os.path.abspath(data_dir),
-        topic_config=TopicConfig.from_strings(topic_config),
-        advertise_http=advertise_http or "",
-        **cluster_settings,
-        **gossip_settings,
-        **settings,
-    )
+    with _names_of_flags():
+        broker_settings = BrokerSettings(
+            data_dir=os.path.abspath(data_dir),
+            topic_config=TopicConfig.from_strings(topic_config),
+            advertise_http=advertise_http or "",
+            **cluster_settings,
+            **gossip_settings,
+            **settings,
+        )
     return broker_settings, ListenerPlan(host, port, http_settings, kafka, tls, logins)
+
+
+@contextmanager
+def _names_of_flags() -> Iterator[None]:
+    """Name the flag in place of the field in the error of a setting that is out of range."""
+    try:
+        yield
+    except InvalidArgument as error:
+        name, equals, text = str(error).partition("=")
+        if not equals or name not in bounds_of(BrokerSettings) | bounds_of(HttpSettings):
+            raise
+        raise InvalidArgument(f"--{name.replace('_', '-')}={text}") from None
 
 
 class ServeSettings(NamedTuple):

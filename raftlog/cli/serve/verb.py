@@ -116,7 +116,7 @@ def _parse_allowed_host(text: str) -> str:
 
 
 _tuning_options = settings_options(
-    read_defaults(BrokerSettings) | HttpSettings._field_defaults, _TUNING, make=broker_option
+    read_defaults(BrokerSettings) | read_defaults(HttpSettings), _TUNING, make=broker_option
 )
 """Options for all bounds of the broker and of its HTTP server, with the defaults from their settings."""
 
