@@ -152,6 +152,17 @@ class NodeDirectory:
         write_sealed(self.disk, internal_path(self.path, IDENTITY), IDENTITY, fields)
 
 
+def check_directory(disk: Disk, path: str, node_id: NodeId) -> None:
+    """Raise the error with which a start as this node would refuse the directory; nothing is changed.
+
+    Raises `InvalidArgument` for the directory of another node, and `StorageError`."""
+    try:
+        _refuse_foreign(disk, path)
+        _identify(disk, path, node_id, None, uuid.uuid4)
+    except OSError as error:
+        raise _unusable_error(path, error) from error
+
+
 def _identify(
     disk: Disk, path: str, node_id: NodeId, cluster_id: str | None, draw_uuid: Callable[[], uuid.UUID]
 ) -> NodeIdentity:

@@ -1,6 +1,7 @@
 """`raftlog doctor`: one finding for each check, advice where something is wrong, exit 1 only if no broker can start."""
 
 import json
+import os
 import resource
 import socket
 import time
@@ -69,6 +70,9 @@ def test_a_running_broker_is_recognized(tmp_path: Path) -> None:
         assert "give another port with --http" in found["http address"].advice
     code, found = examine(tmp_path / "data")
     assert found["data directory"].text == str(tmp_path / "data")
+    code, found = examine(tmp_path / "data", RAFTLOG_NODE_ID="7")
+    assert (code, found["data directory"].level) == (1, PROBLEM)
+    assert "belongs to node 1, and this is node 7" in found["data directory"].text
 
 
 def test_obstacles_to_a_start_are_problems(tmp_path: Path) -> None:
@@ -81,6 +85,19 @@ def test_obstacles_to_a_start_are_problems(tmp_path: Path) -> None:
     (newer / ".raftlog" / "meta").write_text("nonsense")
     code, found = examine(newer)
     assert (code, found["data directory"].level) == (1, PROBLEM)
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "thesis.txt").write_text("mine")
+    code, found = examine(foreign)
+    assert (code, found["data directory"].level) == (1, PROBLEM)
+    assert "is not empty (it holds 'thesis.txt')" in found["data directory"].text
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "not-mounted")
+    code, found = examine(link)
+    below, _ = examine(link / "data")
+    assert below == 1
+    assert (code, found["data directory"].level) == (1, PROBLEM)
+    assert "not-mounted, which does not exist" in found["data directory"].text
     code, found = examine(tmp_path / "data", RAFTLOG_HTTP="192.0.2.1:8082", RAFTLOG_INSECURE="true")
     assert (code, found["http address"].level) == (1, PROBLEM)
     assert "address of this machine" in found["http address"].advice
@@ -99,6 +116,45 @@ def test_a_taken_kafka_port_of_the_default_is_only_a_warning() -> None:
             wanted = network_checks.WantedAddress("kafka", "127.0.0.1", port, is_optional)
             (found,) = network_checks.check_addresses([wanted], is_running=False)
             assert (found.level, "--kafka" in found.advice) == (level, True)
+
+
+def test_addresses_that_exclude_each_other_are_problems(tmp_path: Path) -> None:
+    with reserve_port() as reserved:
+        port = reserved.getsockname()[1]
+    code, found = examine(tmp_path / "data", RAFTLOG_HTTP=f"127.0.0.1:{port}", RAFTLOG_KAFKA=f"127.0.0.1:{port}")
+    (kafka,) = (each for each in found.values() if "is also the http address" in each.text)
+    assert (code, kafka.level, found["http address"].level) == (1, PROBLEM, OK)
+    pairs = [("127.0.0.1", "0.0.0.0", True), ("127.0.0.1", "127.0.0.2", False), ("::", "127.0.0.1", True)]
+    for one, other, expected in pairs:
+        first, second = (network_checks.WantedAddress("a", host, port) for host in (one, other))
+        assert first.overlaps(second) is second.overlaps(first) is expected
+
+
+def test_the_gossip_address_is_checked_for_both_kinds_of_sockets(tmp_path: Path) -> None:
+    secret = tmp_path / "cluster.secret"
+    assert CliRunner().invoke(raftlog, ["cluster", "secret", "create", str(secret)]).exit_code == 0
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", 0))
+        gossip = f"127.0.0.1:{taken.getsockname()[1]}"
+        variables = {"RAFTLOG_RPC": "127.0.0.1:0", "RAFTLOG_CLUSTER_SECRET_FILE": str(secret)}
+        code, found = examine(tmp_path / "data", RAFTLOG_GOSSIP=gossip, **variables)
+    assert (code, found["gossip address"].level) == (1, PROBLEM)
+    assert "--gossip" in found["gossip address"].advice
+
+
+def test_files_of_another_user_are_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = tmp_path / "data" / ".raftlog" / "lock"
+    lock.parent.mkdir(parents=True)
+    lock.touch()
+    monkeypatch.setattr(os, "access", lambda path, _mode: path != lock)  # tests run as root, too
+    code, found = examine(tmp_path / "data")
+    assert (code, found["data directory"].level) == (1, PROBLEM)
+    assert f"cannot read and write {lock}" in found["data directory"].text
+    monkeypatch.setattr(os, "access", lambda path, _mode: path != tmp_path)
+    code, found = examine(tmp_path / "none" / "data")
+    assert (code, found["data directory"].level) == (1, PROBLEM)
+    assert f"or create it in {tmp_path}" in found["data directory"].text
+    assert found["data directory"].advice.endswith(f"-m 700 {tmp_path / 'none' / 'data'}")
 
 
 def test_certificates_are_reported_before_their_end() -> None:
@@ -143,6 +199,21 @@ def test_clocks_and_memory_are_compared_with_what_is_needed(monkeypatch: pytest.
     monkeypatch.setattr(system_checks, "_read_available_memory", lambda: 100 << 20)
     assert system_checks.check_memory(256 << 20).level == WARNING
     assert system_checks.check_memory(0).advice != ""
+
+
+def test_the_memory_limit_of_a_container_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(system_checks, "_CGROUPS", tmp_path)
+    monkeypatch.setattr(system_checks, "_read_available_memory", lambda: 8 << 30)
+    assert system_checks.check_memory(256 << 20).level == OK
+    (tmp_path / "memory.max").write_text("max\n")
+    (tmp_path / "memory.current").write_text("0\n")
+    (tmp_path / "memory.stat").write_text("anon 0\n")
+    assert system_checks.check_memory(256 << 20).level == OK
+    (tmp_path / "memory.max").write_text(f"{512 << 20}\n")
+    (tmp_path / "memory.current").write_text(f"{300 << 20}\n")
+    (tmp_path / "memory.stat").write_text(f"anon {100 << 20}\nfile {200 << 20}\n")
+    found = system_checks.check_memory(256 << 20)
+    assert (found.level, found.text) == (WARNING, "412 MiB available below the limit of this container or unit")
 
 
 def test_file_systems_are_recognized() -> None:

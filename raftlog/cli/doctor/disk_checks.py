@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Final
 
 from raftlog.cli.doctor.findings import OK, PROBLEM, WARNING, Finding
-from raftlog.errors import StorageError
-from raftlog.partitions.node.identity import KIND
-from raftlog.storage.directory import read_meta
+from raftlog.errors import InvalidArgument, StorageError
+from raftlog.partitions.node.identity import check_directory
+from raftlog.storage.directory import INTERNAL, LOCK, internal_path
 from raftlog.storage.real_disk import RealDisk
+from raftlog.types import NodeId
 
 SYNCS_MAX: Final = 200
 SYNC_SECONDS_MAX: Final = 3.0
@@ -23,28 +24,58 @@ _VOLATILE: Final = ("tmpfs", "ramfs")
 _REMOTE: Final = ("nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "ceph", "glusterfs")
 
 
-def check_data_dir(data_dir: str, min_free_bytes: int) -> Iterator[Finding]:
-    """Check access, ownership by a running broker, format, free space, file system and speed of syncs."""
-    place = _nearest_directory(Path(data_dir))
-    if place is None or not os.access(place, os.W_OK | os.X_OK):
-        yield Finding(
-            "data directory",
-            PROBLEM,
-            f"{place or data_dir} cannot be written by user {os.geteuid()}",
-            f"change its owner: chown {os.geteuid()} {place or data_dir}",
-        )
+def check_data_dir(data_dir: str, node_id: int, min_free_bytes: int) -> Iterator[Finding]:
+    """Check access, format, owner and node of the directory, free space, file system and speed of syncs."""
+    place, problem = _find_place(Path(data_dir))
+    if problem is not None:
+        yield problem
+    if place is None:
         return
-    exists = place == Path(data_dir)
-    yield _check_owner(data_dir) if exists else Finding("data directory", OK, f"{data_dir} will be created")
+    if problem is None:
+        exists = place == Path(data_dir)
+        yield (
+            _check_owner(data_dir, node_id) if exists else Finding("data directory", OK, f"{data_dir} will be created")
+        )
     yield from _check_space(place, min_free_bytes)
     yield _check_file_system(place)
     yield check_syncs(place)
 
 
+def _find_place(path: Path) -> tuple[Path | None, Finding | None]:
+    """Return the data directory, or its nearest ancestor that exists, if it can be written; and a problem or None."""
+    broken = next((each for each in (path, *path.parents) if os.path.islink(each) and not os.path.exists(each)), None)
+    if broken is not None:
+        text = f"{broken} is a link to {os.readlink(broken)}, which does not exist"
+        return None, Finding("data directory", PROBLEM, text, f"create or mount {os.readlink(broken)}")
+    place = next((each for each in (path, *path.parents) if os.path.exists(each)), Path("/"))
+    if not place.is_dir():
+        text = f"{place} is a file"
+        return None, Finding("data directory", PROBLEM, text, "name a directory with --data-dir")
+    if os.statvfs(place).f_flag & os.ST_RDONLY:
+        text = f"{place} is on a file system that is mounted read-only"
+        return None, Finding("data directory", PROBLEM, text, "mount it for reading and writing")
+    if place != path and not os.access(place, os.W_OK | os.X_OK):
+        text = f"user {os.geteuid()} cannot reach {path}, or create it in {place}"
+        return None, Finding("data directory", PROBLEM, text, f"as root: install -d -o {os.geteuid()} -m 700 {path}")
+    for each in (path, *_own_paths(path)) if place == path else ():
+        if not os.access(each, os.R_OK | os.W_OK | (os.X_OK if each.is_dir() else 0)):
+            text = f"user {os.geteuid()} cannot read and write {each}"
+            advice = f"change the owner: chown -R {os.geteuid()} {path}"
+            return place if each != path else None, Finding("data directory", PROBLEM, text, advice)
+    return place, None
+
+
+def _own_paths(path: Path) -> Iterator[Path]:
+    """Yield those files of a data directory that exist and that a start writes first."""
+    for each in (path / INTERNAL, path / INTERNAL / LOCK):
+        if os.path.exists(each):
+            yield each
+
+
 def is_used(data_dir: str) -> bool:
     """Return whether a running process has locked the data directory."""
     try:
-        descriptor = os.open(os.path.join(data_dir, ".raftlog", "lock"), os.O_RDWR)
+        descriptor = os.open(internal_path(data_dir, LOCK), os.O_RDWR)
     except OSError:
         return False
     try:
@@ -56,21 +87,15 @@ def is_used(data_dir: str) -> bool:
     return False
 
 
-def _nearest_directory(path: Path) -> Path | None:
-    """Return the path, or its nearest ancestor that exists; None if this is a file."""
-    for each in (path, *path.parents):
-        if each.exists():
-            return each if each.is_dir() else None
-    return None
-
-
-def _check_owner(data_dir: str) -> Finding:
-    """Check the format of a directory, and whether a broker uses it."""
+def _check_owner(data_dir: str, node_id: int) -> Finding:
+    """Check that the directory belongs to this node or is empty, its format, and whether a broker uses it."""
     try:
-        meta = read_meta(RealDisk(lambda job: job()), data_dir, KIND)
-    except (StorageError, OSError) as error:
-        return Finding("data directory", PROBLEM, str(error), "`raftlog log verify` checks the directory")
-    if meta is None:
+        check_directory(RealDisk(lambda job: job()), data_dir, NodeId(node_id))
+    except InvalidArgument as error:
+        return Finding("data directory", PROBLEM, str(error), "correct --node-id or --data-dir")
+    except StorageError as error:
+        return Finding("data directory", PROBLEM, str(error), "`raftlog log verify` checks a data directory")
+    if not os.path.exists(internal_path(data_dir)):
         return Finding("data directory", OK, f"{data_dir} has no data yet")
     used = ", in use by a running broker" if is_used(data_dir) else ""
     return Finding("data directory", OK, f"{data_dir}{used}")

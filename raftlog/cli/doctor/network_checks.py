@@ -9,25 +9,40 @@ from typing import Final, NamedTuple
 from raftlog.cli.doctor.findings import OK, PROBLEM, WARNING, Finding, Level
 
 _SOON: Final = timedelta(days=30)
+_ANY: Final = ("0.0.0.0", "::", "*")  # noqa: S104 - compared with addresses of the configuration
 
 
 class WantedAddress(NamedTuple):
-    """Address to listen on; a broker starts without an optional one."""
+    """Address to listen on; a broker starts without an optional one. `kinds`: types of its sockets."""
 
     name: str
     host: str
     port: int
     is_optional: bool = False
+    kinds: tuple[socket.SocketKind, ...] = (socket.SOCK_STREAM,)
+
+    def overlaps(self, other: "WantedAddress") -> bool:
+        """Return whether only one of the two can be listened on."""
+        hosts = {self.host, other.host}
+        return self.port == other.port != 0 and (len(hosts) == 1 or not hosts.isdisjoint(_ANY))
 
 
 def check_addresses(addresses: Iterable[WantedAddress], *, is_running: bool) -> Iterator[Finding]:
     """Check that the broker could listen on each address.
 
     `is_running`: a broker with this data directory runs, so its addresses are expected to be in use."""
-    for name, host, port, is_optional in addresses:
+    earlier: list[WantedAddress] = []
+    for each in addresses:
+        name, host, port, is_optional, kinds = each
         check = f"{name} address"
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        error = find_listen_error(host, port)
+        taken = next((other.name for other in earlier if other.overlaps(each)), None)
+        earlier.append(each)
+        if taken is not None:
+            text, advice = f"{where} is also the {taken} address", f"give another port with {_flag_of(name)}"
+            yield Finding(check, WARNING if is_optional else PROBLEM, text, advice)
+            continue
+        error = next((found for kind in kinds if (found := find_listen_error(host, port, kind))), None)
         if error is None:
             yield Finding(check, OK, f"{where} is free")
         elif is_running and error.errno == errno.EADDRINUSE:
@@ -39,7 +54,7 @@ def check_addresses(addresses: Iterable[WantedAddress], *, is_running: bool) -> 
 
 def _advice(name: str, error: OSError) -> str:
     """Return the next step after an address could not be bound."""
-    flag = f"--{name}" if name in ("http", "rpc", "gossip") else "--kafka"
+    flag = _flag_of(name)
     if error.errno == errno.EADDRINUSE:
         return f"stop the other program (`ss -ltnp` shows it), or give another port with {flag}"
     if error.errno == errno.EACCES:
@@ -47,18 +62,25 @@ def _advice(name: str, error: OSError) -> str:
     return f"give an address of this machine with {flag}"
 
 
-def find_listen_error(host: str, port: int) -> OSError | None:
+def _flag_of(name: str) -> str:
+    """Return the flag that gives an address."""
+    return f"--{name}" if name in ("http", "rpc", "gossip") else "--kafka"
+
+
+def find_listen_error(host: str, port: int, kind: socket.SocketKind = socket.SOCK_STREAM) -> OSError | None:
     """Return the error of an attempt to listen on an address; None if it succeeds."""
     try:
-        infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        infos = socket.getaddrinfo(host, port, type=kind, flags=socket.AI_PASSIVE)
     except socket.gaierror as error:
         return OSError(errno.EADDRNOTAVAIL, f"the name cannot be resolved ({error.strerror})")
-    for family, kind, protocol, _, address in infos:
+    for family, _, protocol, _, address in infos:
         try:
             with socket.socket(family, kind, protocol) as listener:
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if kind is socket.SOCK_STREAM:
+                    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 listener.bind(address)
-                listener.listen()
+                if kind is socket.SOCK_STREAM:
+                    listener.listen()
         except OSError as error:
             return error
     return None

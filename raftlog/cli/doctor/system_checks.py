@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Final
 
 import raftlog
@@ -19,6 +20,7 @@ _PACKAGES: Final = ("aiohttp", "uvloop", "cramjam", "crc32c", "msgspec", "crypto
 _UNSYNCHRONIZED: Final = 0x0040
 _YEAR_MIN: Final = 2025
 _TIMEX_BYTES: Final = 256
+_CGROUPS: Final = Path("/sys/fs/cgroup")
 _STATUS_AT: Final = 40
 """Position of `status` in the kernel's `struct timex` on 64-bit machines."""
 
@@ -86,11 +88,13 @@ def check_open_files() -> Finding:
 
 def check_memory(budget_bytes: int) -> Finding:
     """Check that the available memory is enough for the connections' budget and the other memory of a broker."""
-    available = _read_available_memory()
+    available, limited = _read_available_memory(), _read_cgroup_memory()
     if available is None:
         return Finding("memory", OK, "the available memory is not known here")
     needed = budget_bytes + (200 << 20)
     text = f"{available >> 20:,} MiB available"
+    if limited is not None and limited < available:
+        available, text = limited, f"{limited >> 20:,} MiB available below the limit of this container or unit"
     if available < needed:
         advice = f"a busy broker takes up to {needed >> 20:,} MiB: lower --memory-budget-bytes, or add memory"
         return Finding("memory", WARNING, text, advice)
@@ -107,3 +111,29 @@ def _read_available_memory() -> int | None:
     except (OSError, ValueError):
         return None
     return None
+
+
+def _read_cgroup_memory() -> int | None:
+    """Return the bytes that this process's cgroup and those above it leave free; None without a limit (cgroup v2)."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    name = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), None)
+    if name is None:
+        return None
+    group = _CGROUPS / name
+    left = [free for each in (group, *group.parents) if (free := _read_free(each)) is not None]
+    return min(left, default=None)
+
+
+def _read_free(group: Path) -> int | None:
+    """Return the bytes below the memory limit of a cgroup, cached files included; None without a limit."""
+    try:
+        limit, used, stat = (
+            (group / name).read_text(encoding="ascii") for name in ("memory.max", "memory.current", "memory.stat")
+        )
+        cached = dict(line.split(" ", 1) for line in stat.splitlines()).get("file", "0")
+        return max(0, int(limit) - int(used) + int(cached))
+    except (OSError, ValueError):  # no such file, or the limit is `max`
+        return None

@@ -1,5 +1,6 @@
 """`raftlog doctor`: checks of this machine before, or while, it runs a broker."""
 
+import socket
 from collections.abc import Iterator
 
 import click
@@ -55,9 +56,10 @@ def _examine(config: str | None, data_dir: str | None) -> Iterator[Finding]:
         text = error.format_message() if isinstance(error, click.ClickException) else str(error)
         yield Finding("settings", PROBLEM, text, "`raftlog config check` shows the settings")
         return
-    yield check_memory(settings.broker.memory_budget_bytes)
-    yield from check_data_dir(settings.broker.data_dir, settings.broker.storage_min_free_bytes)
-    yield from check_addresses(_addresses(settings), is_running=is_used(settings.broker.data_dir))
+    broker = settings.broker
+    yield check_memory(broker.memory_budget_bytes)
+    yield from check_data_dir(broker.data_dir, broker.node_id, broker.storage_min_free_bytes)
+    yield from check_addresses(_addresses(settings), is_running=is_used(broker.data_dir))
     yield from check_certificates(
         {name: tls.period.ends for name, tls in settings.listeners.tls.items() if tls.period is not None}
     )
@@ -65,12 +67,15 @@ def _examine(config: str | None, data_dir: str | None) -> Iterator[Finding]:
 
 def _addresses(settings: ServeSettings) -> Iterator[WantedAddress]:
     """Yield the addresses on which a broker with these settings would listen."""
-    plan, rpc = settings.listeners, settings.broker.rpc
+    plan, rpc, gossip = settings.listeners, settings.broker.rpc, settings.broker.gossip
     yield WantedAddress("http", plan.host, plan.port)
     for each in plan.kafka.listeners:
         yield WantedAddress(each.name, each.host, each.port, plan.kafka.is_optional)
     if rpc is not None:
         yield WantedAddress("rpc", *rpc)
+    if gossip is not None:
+        kinds = (socket.SOCK_DGRAM, socket.SOCK_STREAM)
+        yield WantedAddress("gossip", gossip.host, gossip.port, not gossip.is_required, kinds)
 
 
 _COLUMNS: Columns[Finding] = {
