@@ -5,7 +5,8 @@
     data/{topic id}/{partition}/{first:020d}-{end:020d}-{run}.batches     stored batches, one after another
 
 A run commits `claimed` before it writes, `copied` one or more times with new files, and `completed` with the topics,
-log bounds and committed offsets that a restoration uses. A `pruned` commit removes files below the log start offsets.
+log bounds and committed offsets that a restoration uses; of compacted partitions that were saved again it removes the
+older files. A `pruned` commit removes files below the log start offsets.
 """
 
 import re
@@ -15,7 +16,7 @@ import msgspec
 from crc32c import crc32c
 from msgspec import Struct
 
-from raftlog.backup.errors import BackupDamaged
+from raftlog.backup.errors import BackupDamaged, BackupTooNew
 
 FORMAT: Final = 1
 COMMITS: Final = "commits"
@@ -63,13 +64,18 @@ class UnsavedRange(Struct, frozen=True):
 
 
 class SavedTopic(Struct, frozen=True):
-    """Topic with the settings that it overrides."""
+    """Topic with its own settings. `defaults`: values in effect of other settings that govern retention and cleanup."""
 
     topic_id: str
     name: str
     partitions: int
     replication_factor: int
     settings: dict[str, str]
+    defaults: dict[str, str] = {}
+
+    def value_of(self, setting: str) -> str:
+        """Return the value of a setting that was in effect; empty if it is not known."""
+        return self.settings.get(setting, self.defaults.get(setting, ""))
 
 
 class SavedPartition(Struct, frozen=True):
@@ -92,7 +98,10 @@ class SavedOffset(Struct, frozen=True):
 
 
 class BackupCommit(Sealed, frozen=True, kw_only=True):
-    """Commit: one change of a backup. Topics, partitions and offsets are empty unless `kind` is `completed`."""
+    """Commit: one change of a backup. Topics, partitions and offsets are empty unless `kind` is `completed`.
+
+    `begun_ms`: begin of the run; 0 in commits of releases without the field. `incomplete`: partitions, as text, that
+    could not be read up to their ends; their rows have the offsets that are saved."""
 
     number: int
     backup_id: str
@@ -100,12 +109,14 @@ class BackupCommit(Sealed, frozen=True, kw_only=True):
     run: str
     kind: Kind
     time_ms: int
+    begun_ms: int = 0
     added: list[SavedFile] = []
     removed: list[str] = []
     lost: list[UnsavedRange] = []
     topics: list[SavedTopic] = []
     partitions: list[SavedPartition] = []
     offsets: list[SavedOffset] = []
+    incomplete: list[str] = []
 
 
 class Snapshot(Sealed, frozen=True, kw_only=True):
@@ -115,6 +126,11 @@ class Snapshot(Sealed, frozen=True, kw_only=True):
     completed: BackupCommit | None
     files: list[SavedFile]
     lost: list[UnsavedRange]
+
+
+def is_data_path(path: str) -> bool:
+    """Return whether a run of a backup gives such a name to a data file."""
+    return _DATA_PATH.fullmatch(path) is not None
 
 
 def name_of(number: int) -> str:
@@ -142,20 +158,20 @@ def seal(value: Sealed) -> bytes:
 
 
 def unseal(kind: type[T], path: str, data: bytes) -> T:
-    """Return the object in sealed bytes. Raises `BackupDamaged` for damage, or a format newer than this release's."""
+    """Return the object in sealed bytes. Raises `BackupDamaged` for damage, and `BackupTooNew`."""
     body, _, checksum = data.rstrip(b"\n").rpartition(b"\n")
     if checksum != f"{crc32c(body):08x}".encode():
         raise BackupDamaged(f"{path} is damaged: its checksum does not match")
     try:
         found = msgspec.json.decode(body, type=Sealed)
         if found.format > FORMAT:
-            raise BackupDamaged(
+            raise BackupTooNew(
                 f"{path} has format {found.format}, and this release reads up to {FORMAT}: use a newer raftlog"
             )
         value = msgspec.json.decode(body, type=kind)
     except msgspec.DecodeError as error:
         raise BackupDamaged(f"{path} cannot be read: {error}") from None
     for file in value.files if isinstance(value, Snapshot) else value.added if isinstance(value, BackupCommit) else ():
-        if not _DATA_PATH.fullmatch(file.path) or not 0 <= file.first < file.end:
+        if not is_data_path(file.path) or not 0 <= file.first < file.end:
             raise BackupDamaged(f"{path} names a file that no backup has: {file.path!r}")
     return value

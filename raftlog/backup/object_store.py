@@ -73,9 +73,11 @@ class ObjectStore:
         """Return the names directly below the root."""
         with self._errors():
             try:
-                return {str(each).rstrip("/").rpartition("/")[2] for each in self._files.ls(self._root, detail=False)}
+                found = {str(each).rstrip("/") for each in self._files.ls(self._root, detail=False)}
             except FileNotFoundError:
                 return set()
+        # Consoles mark an empty folder with an object of its own name.
+        return {each.rpartition("/")[2] for each in found - {self._root.rstrip("/")}}
 
     def _place(self, path: str) -> str:
         """Return the path in the object store."""
@@ -98,7 +100,8 @@ class ObjectStore:
         """Raise `BackupRefused` if the store lets an object be created twice."""
         path = f"{RUNS}/{uuid.uuid4()}"
         try:
-            is_obeyed = self._create(path, b"1") and not self._create(path, b"2")
+            self._create(path, b"1")  # false if the answer to a first attempt was lost
+            is_obeyed = not self._create(path, b"2") and self.read(path) == b"1"
         finally:
             self.delete(path)
         if not is_obeyed:

@@ -18,7 +18,7 @@ from raftlog.client import BrokerClient
 from raftlog.client.answers import Fetched
 from raftlog.client.decode import read_batches
 from raftlog.client.outage import Outage, is_unanswered
-from raftlog.errors import OffsetOutOfRange, Unavailable
+from raftlog.errors import OffsetOutOfRange, Unavailable, UnknownTopic
 from raftlog.records import BatchHeader
 
 _FETCH_BYTES_MAX: Final = 4 << 20
@@ -74,29 +74,30 @@ class PartitionCopy:
         on_copied: Callable[[CopiedBatches], None],
     ) -> None:
         """Prepare a copy. `on_file` gets each file after it was stored, `on_copied` gets the progress."""
-        self._client, self._run, self._topic, self._partition = client, run, topic, partition
+        self._client, self._run, self.topic, self._partition = client, run, topic, partition
         self._options, self._on_file, self._on_copied = options, on_file, on_copied
-        self._name = f"{topic.name}/{partition}"
+        self.name = f"{topic.name}/{partition}"
         self._place: Place = (topic.topic_id, partition)
-        self._outage = Outage(f"backup of {self._name}", options.give_up_after_s, _PAUSE_S_MAX, is_unanswered)
+        self._outage = Outage(f"backup of {self.name}", options.give_up_after_s, _PAUSE_S_MAX, is_unanswered)
         self.lost: list[UnsavedRange] = []
 
-    async def check_last(self, last: SavedFile, log_start: int, end: int) -> None:
+    async def check_last(self, last: SavedFile, log_start: int, end: int, *, compacts: bool) -> None:
         """Raise `BackupRefused` unless the log still has the last saved batch.
 
-        A batch that the cluster deleted, and compacted topics, are not checked."""
+        A batch that the cluster deleted, and topics with `compacts`, are not checked."""
         if end < last.end:
+            await self._fetch_once(end, 1, 0)  # raises `UnknownTopic` if this is another topic of the name
             raise BackupRefused(
-                f"{self._name} ends at offset {end}, and the backup has offsets up to {last.end}: the cluster lost "
+                f"{self.name} ends at offset {end}, and the backup has offsets up to {last.end}: the cluster lost "
                 "records that were saved; keep this backup, and begin another one"
             )
-        if last.last_offset < log_start or "compact" in self._topic.settings.get("cleanup.policy", ""):
+        if last.last_offset < log_start or compacts:
             return
         body, _ = await self._fetch(last.last_offset, 1)
         found = next(iter(read_batches(body)), None) if body else None
         if found is None or (found[0].base_offset, found[0].crc) != (last.last_offset, last.last_crc):
             raise BackupRefused(
-                f"{self._name} has other records at offset {last.last_offset} than the backup: the cluster lost "
+                f"{self.name} has other records at offset {last.last_offset} than the backup: the cluster lost "
                 "records that were saved; keep this backup, and begin another one"
             )
 
@@ -148,22 +149,22 @@ class PartitionCopy:
             fetched = await self._fetch_once(offset, max_bytes, _WAIT_MS)
             if fetched.body:
                 return fetched.body, fetched.high_watermark
-            bounds = await self._client.offsets(self._topic.name, self._partition, linearizable=True)
+            bounds = await self._client.offsets(self.topic.name, self._partition, linearizable=True)
             fetched = await self._fetch_once(offset, max_bytes, 0)
             end = min(fetched.high_watermark, bounds.end)
             if not fetched.body and end <= offset:
-                raise Unavailable(f"{self._name}: the leader has only offsets below {end}")
+                raise Unavailable(f"{self.name}: the leader has only offsets below {end}")
             return fetched.body, end
 
         return await self._outage.repeat(attempt)
 
     async def _fetch_once(self, offset: int, max_bytes: int, timeout_ms: int) -> Fetched:
-        """Fetch batches once. Raises `BackupRefused` if the topic's name belongs to another topic now."""
+        """Fetch batches once. Raises `UnknownTopic` also if the topic's name belongs to another topic now."""
         fetched = await self._client.fetch_batches(
-            self._topic.name, self._partition, offset, timeout_ms=timeout_ms, max_bytes=max_bytes
+            self.topic.name, self._partition, offset, timeout_ms=timeout_ms, max_bytes=max_bytes
         )
-        if fetched.topic_id not in (None, self._topic.topic_id):
-            raise BackupRefused(f"topic {self._topic.name} was deleted and created anew during the backup; run again")
+        if fetched.topic_id not in (None, self.topic.topic_id):
+            raise UnknownTopic(f"topic {self.topic.name} was deleted and created anew during the backup")
         return fetched
 
     async def _skip_deleted(self, error: OffsetOutOfRange, offset: int, end: int) -> int:

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from raftlog.backup.errors import BackupDamaged, BackupRefused, BackupTaken
+from raftlog.backup.errors import BackupDamaged, BackupRefused, BackupTaken, BackupTooNew
 from raftlog.backup.manifest import (
     COMMITS,
     DATA,
@@ -27,6 +27,7 @@ from raftlog.backup.manifest import (
     Snapshot,
     UnsavedRange,
     data_path,
+    is_data_path,
     name_of,
     number_of,
     seal,
@@ -37,6 +38,7 @@ from raftlog.backup.stores import BackupStore
 HEARTBEAT_S: Final = 4.0
 _SILENCE_S: Final = 3 * HEARTBEAT_S
 _SNAPSHOT_COMMITS: Final = 64
+_COMMITS_SEARCHED: Final = 1_000
 _LOST_AND_FOUND: Final = "lost+found"
 """Folder that exists in the root of a file system."""
 _FINAL: Final = ("completed", "pruned")
@@ -51,13 +53,17 @@ class BackupState:
         self.last: BackupCommit | None = None
         self.completed: BackupCommit | None = None
         """Newest commit that a restoration can use."""
+        self.since_ms: int | None = None
+        """Begin of the newest completed run, or of the first run if none was completed; None without a commit."""
         self.files: dict[Place, list[SavedFile]] = defaultdict(list)
         self.lost: list[UnsavedRange] = []
         self.since_snapshot = 0
 
     @classmethod
-    def load(cls, store: BackupStore) -> "BackupState":
-        """Return the state of the backup in a store; empty if nothing is stored. Raises `BackupDamaged`."""
+    def load(cls, store: BackupStore, until_ms: int | None = None) -> "BackupState":
+        """Return the state of the backup in a store, with `until_ms` as of that time; empty if nothing is stored.
+
+        Raises `BackupDamaged`."""
         state, number = cls(), 0
         for path in sorted(store.list(SNAPSHOTS), reverse=True):
             data = store.read(path)
@@ -65,21 +71,30 @@ class BackupState:
                 snapshot = unseal(Snapshot, path, data or b"")
             except BackupDamaged:
                 continue  # the commits have all of it
+            if until_ms is not None and snapshot.last.time_ms > until_ms:
+                continue
             state._take(snapshot)
             number = snapshot.last.number + 1
             break
-        names = {found for path in store.list(COMMITS) if (found := number_of(path.rpartition("/")[2])) is not None}
+        names = _commit_numbers(store)
         for found in range(number, max(names, default=-1) + 1):
-            path = f"{COMMITS}/{name_of(found)}"
-            data = store.read(path) if found in names else None
-            if data is None:
-                raise BackupDamaged(f"the backup in {store.address} lacks {path}")
-            state.add(unseal(BackupCommit, path, data))
+            try:
+                commit = _read_commit(store, found, names)
+            except BackupTooNew:
+                raise
+            except BackupDamaged as error:
+                if found in names and found == max(names):
+                    raise BackupDamaged(f"{error}; without this newest commit the backup is as before it") from None
+                raise
+            if until_ms is not None and commit.time_ms > until_ms:
+                break
+            state.add(commit)
         return state
 
     def _take(self, snapshot: Snapshot) -> None:
         """Set the state to that of a snapshot."""
         self.last, self.completed, self.lost = snapshot.last, snapshot.completed, list(snapshot.lost)
+        self.since_ms = _begin_of(snapshot.completed or snapshot.last)
         for file in snapshot.files:
             self.files[file.topic_id, file.partition].append(file)
 
@@ -102,6 +117,8 @@ class BackupState:
         self.lost += commit.lost
         if commit.kind == "completed":
             self.completed = commit
+        if commit.kind == "completed" or self.since_ms is None:
+            self.since_ms = _begin_of(commit)
 
     def snapshot(self) -> Snapshot:
         """Return the state as a snapshot."""
@@ -127,6 +144,7 @@ class BackupRun:
     def __init__(self, store: BackupStore, state: BackupState, run: str, backup_id: str, cluster_id: str) -> None:
         self.store, self.state, self.run = store, state, run
         self._backup_id, self._cluster_id = backup_id, cluster_id
+        self._begun_ms = time.time_ns() // 1_000_000
         self._beats = 0
 
     @classmethod
@@ -155,7 +173,8 @@ class BackupRun:
             claimed.end()
             raise BackupTaken(f"another run of `raftlog backup` writes to {store.address}; wait for its end") from None
         if is_unfinished:
-            claimed._delete_unknown_files()
+            assert last is not None, "a run without an end has commits"
+            claimed._delete_files_of(last.run)
         return claimed
 
     def write_heartbeat(self) -> None:
@@ -182,6 +201,7 @@ class BackupRun:
             run=self.run,
             kind=kind,
             time_ms=time.time_ns() // 1_000_000,
+            begun_ms=self._begun_ms,
             **changes,
         )
         path, data = f"{COMMITS}/{name_of(number)}", seal(commit)
@@ -193,12 +213,58 @@ class BackupRun:
             self.state.since_snapshot = 0
         return commit
 
-    def _delete_unknown_files(self) -> None:
-        """Delete files that earlier runs wrote but did not commit."""
-        known = {file.path for files in self.state.files.values() for file in files}
+    def delete_unknown_files(self) -> int:
+        """Delete data files that no commit holds any more; return their number."""
+        known = self._known_paths()
+        unknown = [path for path in self.store.list(DATA) if is_data_path(path) and path not in known]
+        for path in unknown:
+            self.store.delete(path)
+        return len(unknown)
+
+    def _delete_files_of(self, run: str) -> None:
+        """Delete the files that an earlier run wrote but did not commit."""
+        known, mark = self._known_paths(), f"-{run[:8]}.batches"
         for path in self.store.list(DATA):
-            if path not in known:
+            if mark in path and path not in known:
                 self.store.delete(path)
+
+    def _known_paths(self) -> set[str]:
+        """Return the paths of all committed files."""
+        return {file.path for files in self.state.files.values() for file in files}
+
+
+def format_time(time_ms: int) -> str:
+    """Return a time as text, in UTC and whole seconds."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(time_ms / 1000))
+
+
+def find_run_with_topic(store: BackupStore, topic: str) -> BackupCommit | None:
+    """Return the newest completed commit that has a topic of this name, among the newest commits; None without one."""
+    names = _commit_numbers(store)
+    for number in sorted(names, reverse=True)[:_COMMITS_SEARCHED]:
+        commit = _read_commit(store, number, names)
+        if any(each.name == topic for each in commit.topics):
+            return commit
+    return None
+
+
+def _commit_numbers(store: BackupStore) -> set[int]:
+    """Return the numbers of all commits."""
+    return {found for path in store.list(COMMITS) if (found := number_of(path.rpartition("/")[2])) is not None}
+
+
+def _read_commit(store: BackupStore, number: int, names: set[int]) -> BackupCommit:
+    """Return a commit. Raises `BackupDamaged` if it is missing or damaged."""
+    path = f"{COMMITS}/{name_of(number)}"
+    data = store.read(path) if number in names else None
+    if data is None:
+        raise BackupDamaged(f"the backup in {store.address} lacks {path}")
+    return unseal(BackupCommit, path, data)
+
+
+def _begin_of(commit: BackupCommit) -> int:
+    """Return the begin of a commit's run, or the time of the commit if that is not known."""
+    return commit.begun_ms or commit.time_ms
 
 
 def _wait_for_silence(store: BackupStore, last: BackupCommit, pause: Callable[[float], None]) -> None:
@@ -207,7 +273,7 @@ def _wait_for_silence(store: BackupStore, last: BackupCommit, pause: Callable[[f
     before = store.read(path)
     if before is None:
         return
-    host, pid = before.decode(errors="replace").split()[:2]
+    host, pid, *_ = [*before.decode(errors="replace").split(), "", "unknown"]
     if host == socket.gethostname() and pid.isdecimal() and not _is_alive(int(pid)):
         return
     pause(_SILENCE_S)

@@ -1,14 +1,17 @@
 """Stores of backups: objects by path, each written as a whole. All calls block, and may come from several threads."""
 
+import errno
 import importlib
 import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from raftlog.backup.errors import BackupRefused, StoreUnreachable
+
+_NO_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 
 
 class BackupStore(Protocol):
@@ -71,6 +74,13 @@ class DirectoryStore:
                 os.link(staged, target)
             except FileExistsError:
                 return False
+            except OSError as error:
+                if error.errno not in _NO_LINKS:
+                    raise
+                raise BackupRefused(
+                    f"the file system of {self.address} has no hard links, with which commits are created exclusively; "
+                    "name a place on another file system"
+                ) from None
             finally:
                 staged.unlink()
             _sync_directory(target.parent)
@@ -135,6 +145,8 @@ def _errors_of(address: str) -> Iterator[None]:
 def open_store(address: str) -> BackupStore:
     """Return the store at a path, or at an address of fsspec such as s3://bucket/path. Raises `BackupRefused`."""
     scheme, is_url, rest = address.partition("://")
+    if not (rest if is_url else address):
+        raise BackupRefused(f"{address!r} names no place; name a directory or s3://BUCKET/PATH")
     if not is_url:
         return DirectoryStore(address)
     if scheme == "file":

@@ -116,15 +116,19 @@ class BrokerClient(AsyncClosedAtExit):
         replication_factor: int | None = None,
         config: Mapping[str, str] | None = None,
         *,
+        validate_only: bool = False,
         timeout_ms: int = ANSWER_MS,
     ) -> None:
-        """Create a topic; raises `InvalidTopic`, `InvalidArgument` or `TopicExists`."""
+        """Create a topic, unless `validate_only`; raises `InvalidTopic`, `InvalidArgument` or `TopicExists`."""
         fields: dict[str, Any] = {"topic_name": check_name(name), "partitions_count": partitions}
         if replication_factor is not None:
             fields["replication_factor"] = replication_factor
         if config:
             fields["configs"] = [{"name": key, "value": value} for key, value in config.items()]
-        await self._calls.change("POST", f"{_CLUSTER}/topics", fields, timeout_ms=timeout_ms)
+        if validate_only:
+            fields["validate_only"] = True
+        path = f"{_CLUSTER}/topics"
+        await self._calls.change("POST", path, fields, timeout_ms=timeout_ms, only_reads=validate_only)
 
     async def create_partitions(self, name: str, total: int, *, timeout_ms: int = ANSWER_MS) -> None:
         """Add partitions to a topic, so that it has `total`; keys are spread over all of them from then on.

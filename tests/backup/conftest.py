@@ -21,6 +21,14 @@ from raftlog.types import Offset
 from tests.small_journal import SMALL_JOURNAL
 
 SMALL_FILES = CopyOptions(file_bytes=5_000, parallel=2, give_up_after_s=20.0)
+TEMPORARY = {
+    "retention_ms": "-1",
+    "retention_bytes": "-1",
+    "cleanup_policy": "delete",
+    "max_message_bytes": str(256 << 20),
+    "min_insync_replicas": "1",
+}
+"""Settings of a topic during its restoration, as arguments of `create`."""
 Content = list[tuple[Offset, int, bytes | None, bytes | None]]
 
 

@@ -17,7 +17,7 @@ from raftlog.client import BrokerClient, CommittedOffset
 from raftlog.client.answers import Fetched
 from raftlog.errors import OutcomeUnknown, Unavailable
 from raftlog.types import Buffer, Offset, TopicPartition
-from tests.backup.conftest import SMALL_FILES, Serve, create, restore, save
+from tests.backup.conftest import SMALL_FILES, TEMPORARY, Serve, create, restore, save
 from tests.waiting import until_async
 
 
@@ -164,9 +164,9 @@ async def test_other_records_in_the_topic_are_noticed(serve: Serve, store: Direc
     await create(old, "orders")
     await old.produce("orders", 0, 0, 6)
     await save(old, store)
-    await create(new, "orders")
+    await create(new, "orders", **TEMPORARY)
     await new.produce("orders", 0, 3, 3)
-    with pytest.raises(BackupRefused, match="other records"):
+    with pytest.raises(BackupRefused, match="has other records than the backup"):
         await restore(new, store, continues=True)
     await new.produce("orders", 0, 0, 30)
     with pytest.raises(BackupRefused, match="ends at offset 36, and at 6 in the backup"):
@@ -238,9 +238,17 @@ async def test_files_of_an_interrupted_run_are_used_or_deleted(serve: Serve, sto
     cluster = await old.client.cluster_id()
     run = BackupRun.claim(store, cluster)
     run.end()
-    store.write(f"data/{cluster}/0/{0:020d}-{9:020d}-deadbeef.batches", b"left over")
+    left = run.path_of((cluster, 0), 0, 9)
+    store.write(left, b"left over")
+    foreign = f"data/{cluster}/0/notes.txt"
+    store.write(foreign, b"mine")
     await save(old, store)
-    assert [path for path in store.list("data") if "deadbeef" in path] == []
+    assert left not in store.list("data")
+    orphan = f"data/{cluster}/0/{0:020d}-{9:020d}-deadbeef.batches"
+    store.write(orphan, b"of a run that ended before it deleted the file")
+    assert (await save(old, store, prunes=True)).pruned == 1
+    assert orphan not in store.list("data")
+    assert foreign in store.list("data")
     with pytest.raises(BackupRefused, match="is the backup of cluster"):
         BackupRun.claim(store, "another")
 
@@ -282,8 +290,8 @@ async def test_damage_is_found_without_a_cluster(serve: Serve, store: DirectoryS
     assert sealed is not None
     for wrong, reason in (
         (sealed.replace(b'"format":1', b'"format":2'), "checksum"),
-        (seal(unseal_newer(sealed)), "use a newer raftlog"),
-        (b"", "checksum"),
+        (seal(unseal_newer(sealed)), "use a newer raftlog$"),
+        (b"", "checksum does not match; without this newest commit"),
     ):
         store.write(commit, wrong)
         with pytest.raises(BackupDamaged, match=reason):
@@ -302,6 +310,7 @@ async def test_unknown_topics_and_names_used_twice_are_refused(serve: Serve, sto
     for options, reason in (
         (RestoreOptions(topics=("order",)), "has no topic 'order'; it has orders, payments"),
         (RestoreOptions(renamed={"orders": "payments"}), "two topics would be restored as 'payments'"),
+        (RestoreOptions(("orders",), {"payments": "paid"}), "'payments' gets another name, but --topic does not"),
     ):
         with pytest.raises(BackupRefused, match=reason):
             RestorePlan(store, options)

@@ -7,6 +7,7 @@ import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from raftlog.backup.errors import BackupDamaged, BackupRefused, StoreUnreachable
 from raftlog.backup.object_store import ObjectStore
 from raftlog.backup.restore import RestoreOptions, RestorePlan, check_backup
+from raftlog.backup.state import BackupRun
 from raftlog.backup.stores import open_store
 from raftlog.testing.ports import reserve_port
 from tests.backup.conftest import Serve, create, restore, save
@@ -88,6 +90,25 @@ def test_objects_are_written_created_once_listed_and_deleted(bucket: str) -> Non
     store.delete("data/a/b")
     store.delete("data/a/b")
     assert store.list("data") == []
+
+
+def test_a_folder_that_a_console_created_is_an_empty_place(bucket: str, endpoint: str) -> None:
+    name = bucket.removeprefix("s3://")
+    request = urllib.request.Request(f"{endpoint}/{name}/backups/", data=b"", method="PUT")
+    urllib.request.urlopen(request, timeout=20).close()
+    run = BackupRun.claim(open_store(f"{bucket}/backups"), "cluster")
+    assert run.store.names() == {"commits", "runs"}
+
+
+def test_a_lost_answer_to_the_first_write_is_no_refusal(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = ObjectStore(f"{bucket}/backup")
+    create, calls = store._create, count()
+
+    def lose_first_answer(path: str, data: bytes) -> bool:
+        return create(path, data) and next(calls) > 0
+
+    monkeypatch.setattr(store, "_create", lose_first_answer)
+    assert store.create("commits/0", b"first")
 
 
 async def test_a_backup_in_s3_is_extended_checked_and_restored(bucket: str, serve: Serve) -> None:

@@ -77,4 +77,10 @@ def test_wrong_places_and_options_are_one_line(run: Run, broker: Any, tmp_path: 
     assert b"file" in run("backup", str(tmp_path / "file" / "x"), *at, expect=1).stderr
     assert b"is no backup, and not empty" in run("backup", str(tmp_path), *at, expect=1).stderr
     assert b"cannot be used" in run("backup", "ftpp://x/y", *at, expect=1).stderr
+    for verb in ("backup", "restore"):
+        assert b"'' names no place" in run(verb, "", *at, expect=1).stderr
+    twice = ("restore", "s", "--rename", "a=b", "--rename", "a=c")
+    assert b"topic 'a' gets two names, 'b' and 'c'" in run(*twice, *at, expect=2).stderr
+    assert b"'a=' is not NAME=NEW" in run("restore", "s", "--rename", "a=", *at, expect=2).stderr
+    assert b"--before" in run("restore", "s", "--before", "yesterday", *at, expect=2).stderr
     assert b"start the broker" in run("backup", str(tmp_path / "b"), "--bootstrap", "127.0.0.1:1", expect=1).stderr

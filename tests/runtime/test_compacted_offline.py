@@ -89,7 +89,7 @@ def test_tombstones_removed_on_one_side_are_no_difference() -> None:
 
 
 def test_a_replica_behind_the_compaction_of_others_is_left_out() -> None:
-    """It has keys whose newer records it lacks; the others removed the older ones."""
+    """Records of its keys were removed from the others, which have newer ones."""
     keyed = keyed_log()
     third = "/data/t/2"
     copy(keyed, third)

@@ -1,7 +1,7 @@
 """`raftlog restore`: topics and committed offsets of a backup in a cluster, at the same offsets."""
 
 import asyncio
-import time
+from datetime import UTC, datetime
 
 import click
 
@@ -12,18 +12,54 @@ from raftlog.backup.restore import (
     check_backup,
     run_restore,
 )
+from raftlog.backup.state import format_time
 from raftlog.backup.stores import open_store
 from raftlog.cli.backup.progress import MIB, offset_progress
 from raftlog.cli.operator_verbs import OperatorVerb, operator_command
-from raftlog.cli.options import give_up_option, option, settings_option
+from raftlog.cli.options import give_up_option, option
 from raftlog.cli.tables import format_count
 from raftlog.client import BrokerClient
+
+
+def _read_names(_context: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
+    """Return the new names of topics by their names. Raises `BadParameter`."""
+    names: dict[str, str] = {}
+    for text in texts:
+        old, _, new = text.partition("=")
+        if not old or not new:
+            raise click.BadParameter(f"{text!r} is not NAME=NEW")
+        if names.setdefault(old, new) != new:
+            raise click.BadParameter(
+                f"topic {old!r} gets two names, {names[old]!r} and {new!r}; a run restores it once"
+            )
+    return names
+
+
+def _read_time(_context: click.Context, _parameter: click.Parameter, found: datetime | None) -> int | None:
+    """Return the last millisecond of the second of a time in UTC; None if it was omitted."""
+    return None if found is None else int(found.replace(tzinfo=UTC).timestamp()) * 1000 + 999
 
 
 @operator_command("Print the result as JSON.")
 @click.argument("store", metavar="STORE")
 @option("--topic", "-t", "topics", multiple=True, metavar="NAME", help="Restore only this topic; may be repeated.")
-@settings_option("Restore the topic KEY under the name VALUE; may be repeated.", "--rename", "renamed")
+@option(
+    "--rename",
+    "renamed",
+    multiple=True,
+    metavar="NAME=NEW",
+    callback=_read_names,
+    help="Restore the topic NAME under the name NEW; may be repeated.",
+)
+@option(
+    "--before",
+    "before",
+    type=click.DateTime(["%Y-%m-%d", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%SZ"]),
+    callback=_read_time,
+    metavar="TIME",
+    help="Restore the newest run that was completed by this time (UTC), such as '2026-01-31 03:00:00'. [default: the "
+    "last run]",
+)
 @option(
     "--replication-factor",
     type=click.IntRange(1, 15),
@@ -41,6 +77,7 @@ def restore(
     store: str,
     topics: tuple[str, ...],
     renamed: dict[str, str],
+    before: int | None,
     replication_factor: int | None,
     keeps_deleted: bool,
     continues: bool,
@@ -65,6 +102,7 @@ def restore(
         with_groups,
         parallel,
         give_up_after,
+        before,
     )
     plan = RestorePlan(open_store(store), options)
     result = asyncio.run(_check(plan)) if only_checks else verb.ask(lambda client: _run(client, plan))
@@ -86,9 +124,10 @@ async def _run(client: BrokerClient, plan: RestorePlan) -> RestoreResult:
 
 def _describe(result: RestoreResult, what: str) -> None:
     """Print the totals of a restoration; `what` names it."""
-    saved = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(result.time_ms / 1000))
     click.echo(
         f"{what}: {format_count(result.records, 'record')}, {result.bytes / MIB:,.1f} MiB of "
         f"{format_count(result.topics, 'topic')}, {format_count(result.partitions, 'partition')}; "
-        f"{format_count(result.groups, 'group')}; saved {saved} UTC"
+        f"{format_count(result.groups, 'group')}; saved {format_time(result.time_ms)} UTC"
     )
+    for text in result.notes:
+        click.echo(text, err=True)
