@@ -78,7 +78,7 @@ ROOT = Path(__file__).parents[2]
     ("phases", "paths"),
     [
         ("examples", "^/"),
-        ("coverage", "^/topics"),
+        ("coverage", "^/topics/[^/]+$"),
         pytest.param("coverage", "^/", marks=pytest.mark.slow),
         pytest.param("fuzzing", "^/", marks=pytest.mark.slow),
     ],

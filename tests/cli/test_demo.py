@@ -11,7 +11,7 @@ from raftlog.cli.dev.survival import _compare_with_stored, _WriteOutcomes
 
 
 def test_the_demo_succeeds_and_leaves_no_files(run: Any, tmp_path: Path) -> None:
-    done = run("demo", "--records", "500", env={"TMPDIR": str(tmp_path)})
+    done = run("demo", "--records", "300", "--kills", "1", env={"TMPDIR": str(tmp_path)})
     text = done.stdout.decode()
     assert text.startswith("starting 3 brokers\n")
     for line in (

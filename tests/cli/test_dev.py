@@ -180,13 +180,11 @@ def _use_with_kafka(line: dict[str, Any], password: str) -> None:
 
 
 def _use_with_kcat(line: dict[str, Any], password: str, other_authority: str) -> None:
-    """Write and read with each mechanism; other passwords, users and authorities are refused."""
-    for mechanism in MECHANISMS:
-        login = _settings(line, mechanism, password)
-        text = f"kcat {mechanism}"
-        assert _run_kcat(login, "-P", "-t", "t", given=text).returncode == 0
-        read = _run_kcat(login, "-C", "-t", "t", "-o", "beginning", "-e", "-q")
-        assert text in read.stdout.splitlines()
+    """Write and read with one mechanism; other passwords, users and authorities are refused."""
+    login = _settings(line, MECHANISMS[-1], password)
+    assert _run_kcat(login, "-P", "-t", "t", given="by kcat").returncode == 0
+    read = _run_kcat(login, "-C", "-t", "t", "-o", "beginning", "-e", "-q")
+    assert "by kcat" in read.stdout.splitlines()
     for changed, reason in (
         ({"sasl.password": "wrong"}, "authentication"),
         ({"sasl.username": "nobody"}, "authentication"),

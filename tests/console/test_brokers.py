@@ -61,6 +61,7 @@ def row_of(console: OpenConsole, first: str) -> str:
     return next((row for row in console.rows() if row.startswith(first)), "")
 
 
+@pytest.mark.slow
 def test_disk_that_fills_up_is_named_before_and_when_it_is_full(
     console, three: Cluster, disk: SmallDisk | None
 ) -> None:

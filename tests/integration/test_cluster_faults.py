@@ -120,7 +120,7 @@ def test_writes_continue_and_none_is_lost_while_a_leader_is_paused(
     check_settled(cluster, ledger)
 
 
-@pytest.mark.parametrize("one_way", [False, True])
+@pytest.mark.parametrize("one_way", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_writes_continue_and_none_is_lost_while_a_leader_is_isolated(
     cluster: Cluster, topic: str, one_way: bool
 ) -> None:

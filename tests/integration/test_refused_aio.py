@@ -21,8 +21,10 @@ IO_SETUP = 206
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the filter has the numbers of x86-64")
 @pytest.mark.parametrize(
     ("error", "text"),
-    [(errno.EPERM, "io_setup: Operation not permitted"), (errno.EAGAIN, "raise /proc/sys/fs/aio-max-nr")],
-    ids=["refused by a sandbox", "used up"],
+    [
+        pytest.param(errno.EPERM, "io_setup: Operation not permitted", id="refused by a sandbox"),
+        pytest.param(errno.EAGAIN, "raise /proc/sys/fs/aio-max-nr", id="used up", marks=pytest.mark.slow),
+    ],
 )
 def test_a_broker_without_aio_syncs_by_threads(tmp_path: Path, error: int, text: str) -> None:
     program = ("-m", "tests.integration.refused_calls", str(error), str(IO_SETUP), "--", *PROGRAM)
@@ -40,7 +42,7 @@ def test_a_broker_without_aio_syncs_by_threads(tmp_path: Path, error: int, text:
         check_stored(cluster, ledger)
 
 
-@pytest.mark.parametrize("error", ["EPERM", "EAGAIN"])
+@pytest.mark.parametrize("error", ["EPERM", pytest.param("EAGAIN", marks=pytest.mark.slow)])
 def test_syncs_continue_by_threads_when_aio_fails_under_load(tmp_path: Path, error: str) -> None:
     """Threads take over the syncs at once; a permanent error is reported by an event."""
     reason = unsupported_reason()

@@ -47,7 +47,7 @@ def test_three_brokers_survive_several_kinds_of_faults(tmp_path: Path) -> None:
         "--clients",
         "2",
         "--rate",
-        "150",
+        "60",
         "--seed",
         "4",
         "--json",

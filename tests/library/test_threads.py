@@ -409,7 +409,7 @@ class InterruptedAt:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("flush_messages", [1, 3])
+@pytest.mark.parametrize("flush_messages", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_an_interruption_anywhere_loses_nothing_and_hangs_no_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flush_messages: int
 ) -> None:

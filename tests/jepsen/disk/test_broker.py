@@ -49,8 +49,15 @@ def start_and_check(broker: BrokerProcess, load: Load) -> None:
     check_stored(broker.address, load.sent, load.acknowledged)
 
 
-@pytest.mark.parametrize("method", ["aio", "threads"])
-@pytest.mark.parametrize("losses", [2, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("losses", "method"),
+    [
+        (2, "aio"),
+        pytest.param(2, "threads", marks=pytest.mark.slow),
+        pytest.param(10, "aio", marks=pytest.mark.slow),
+        pytest.param(10, "threads", marks=pytest.mark.slow),
+    ],
+)
 def test_a_power_loss_under_load_loses_nothing_acknowledged(tmp_path: Path, losses: int, method: str) -> None:
     random, load, disk = Random(1), Load(), node_disk(tmp_path)
     with make_broker(disk, tmp_path, method) as broker:

@@ -204,8 +204,9 @@ def test_a_wrong_password_of_kafka_python(secured: Cluster) -> None:
     program = (
         "import logging, sys, kafka\n"
         "logging.basicConfig()\n"
-        "kafka.KafkaProducer(bootstrap_servers=sys.argv[1], security_protocol='SASL_PLAINTEXT', max_block_ms=12000,\n"
-        "    sasl_mechanism='SCRAM-SHA-256', sasl_plain_username='alice', sasl_plain_password='wrong')"
+        "kafka.KafkaProducer(bootstrap_servers=sys.argv[1], bootstrap_timeout_ms=12000,\n"
+        "    security_protocol='SASL_PLAINTEXT', sasl_mechanism='SCRAM-SHA-256',\n"
+        "    sasl_plain_username='alice', sasl_plain_password='wrong')"
     )
     # In a process of its own: a producer that fails leaves its sockets open. Refusals may wait for earlier ones.
     done = subprocess.run(
