@@ -40,5 +40,3 @@ WORKLOADS: Final = {
 }
 KAFKA_WORKLOADS: Final = ("log", "idempotent", "groups", "transactions")
 """Workloads that clients of Kafka's protocol can run."""
-HTTP_WORKLOADS: Final = tuple(name for name in WORKLOADS if name != "transactions")
-"""Workloads that clients of HTTP can run."""

@@ -55,7 +55,7 @@ class AioTransactional:
         """Start the producer, which fences earlier producers of its transactional id."""
         await self._call(self._producer.start(), START_S)
 
-    async def begin(self) -> None:
+    async def begin(self, consumer: ChainConsumer | None = None) -> None:
         await self._call(self._producer.begin_transaction(), self._timeout_s)
 
     async def append(self, place: TopicPartition, value: bytes) -> Offset:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from jepsen.workloads.adapters.http import HttpAdapter
+from jepsen.workloads.adapters.http_transactions import HttpTransactions
 from jepsen.workloads.adapters.kafka import KafkaAdapter
 from jepsen.workloads.adapters.library import KafkaLibrary
 from jepsen.workloads.adapters.port import Adapter
@@ -32,8 +33,9 @@ def _library(config: ClientConfiguration) -> KafkaLibrary:
 
 
 def choose_transactions(config: ClientConfiguration) -> TransactionalLibrary:
-    """Return the transactions of the client's library, which speaks Kafka's protocol."""
-    assert config.client != "http", "the workload needs a client of Kafka's protocol"
+    """Return the transactions of the client's library."""
+    if config.client == "http":
+        return HttpTransactions(list(config.addresses.values()))
     bootstrap = ",".join(config.kafka.values())
     if config.client == "librdkafka":
         from jepsen.workloads.adapters.librdkafka_transactions import LibrdkafkaTransactions

@@ -68,7 +68,7 @@ class LibrdkafkaTransactional:
         """Initialize the transactional id, which fences earlier producers. Raises `Unavailable`."""
         await self._try(lambda: self._producer.init_transactions(self._settings.timeout_ms / 1000))
 
-    async def begin(self) -> None:
+    async def begin(self, consumer: ChainConsumer | None = None) -> None:
         """Begin a transaction. Raises `Unavailable`."""
         await self._try(self._producer.begin_transaction)
 

@@ -34,8 +34,8 @@ class TransactionalProducer(Protocol):
         """Fence earlier producers of the transactional id, and abort their open transaction."""
         ...
 
-    async def begin(self) -> None:
-        """Begin a transaction."""
+    async def begin(self, consumer: ChainConsumer | None = None) -> None:
+        """Begin a transaction, with the consumer whose last records it processes."""
         ...
 
     async def append(self, place: TopicPartition, value: bytes) -> Offset:
@@ -74,6 +74,8 @@ class ChainSettings(NamedTuple):
     group: str
     partitions: tuple[int, ...]
     session_timeout_ms: int
+    records_max: int
+    """Largest number of records in a transaction; a library that commits all polled records polls no more."""
 
 
 class TransactionalLibrary(Protocol):

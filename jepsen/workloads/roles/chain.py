@@ -66,7 +66,7 @@ class Chain:
         self._outputs, self._values, self._random = outputs, values, random
         owner = process if library.names_members else "-".join(map(str, partitions))
         self._producer_settings = TransactionSettings(f"chain-{owner}", TIMEOUT_MS, REQUEST_MS)
-        self._consumer_settings = ChainSettings(topic, GROUP, tuple(partitions), SESSION_TIMEOUT_MS)
+        self._consumer_settings = ChainSettings(topic, GROUP, tuple(partitions), SESSION_TIMEOUT_MS, RECORDS_MAX)
         self._waiting: list[PlacedRecord] = []
         """Records that were polled and are not in a transaction yet."""
 
@@ -123,7 +123,7 @@ class Chain:
             first = consumed[place].first if place in consumed else at
             consumed[place] = Consumed(place, first, Offset(at + 1))
         appends = tuple(Append(self._random.choice(self._outputs), next(self._values)) for _ in records)
-        await producer.begin()
+        await producer.begin(consumer)
         plan = Transaction(appends, GROUP, tuple(consumed.values()))
         attempt = Attempt(self._history, self._process, plan)
         draw = self._random.random()
