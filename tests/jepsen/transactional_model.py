@@ -131,7 +131,7 @@ class ModelProducer:
         if self._model.epochs[self._id] != self._epoch and self._model.bug != "does not fence":
             raise ProducerFenced("a newer producer has the id")
 
-    async def begin(self) -> None:
+    async def begin(self, consumer: object = None) -> None:
         self._check()
         self._model.open[self._id] = ModelTransaction()
 

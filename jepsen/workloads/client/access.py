@@ -152,14 +152,16 @@ class Access:
             if header.is_control:
                 continue
             records = records_at_or_above(header, batch, offset)
-            found.epochs.append((int(header.base_offset), header.leader_epoch))
+            # A batch without records can cover several epochs, and has the last one.
+            at = header.base_offset if header.record_count else header.next_offset - 1
+            found.epochs.append((int(at), header.leader_epoch))
             found.offsets += [Offset(record.offset) for record in records]
             found.values += map(parse_record, records)
         return found
 
 
 class FoundBatches:
-    """Result of a fetch: parallel lists of offsets and values, and the leader epoch of each batch by base offset."""
+    """Result of a fetch: parallel lists of offsets and values, and an offset of each batch with its leader epoch."""
 
     def __init__(self, place: TopicPartition, offset: int) -> None:
         """Create an empty result of a fetch from `offset` on."""
