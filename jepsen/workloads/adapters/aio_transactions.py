@@ -136,7 +136,8 @@ class AioTransactions:
 
         def report_others(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
             """Report an error to the earlier handler unless it is one of the library."""
-            if not isinstance(context.get("exception"), KafkaError):
+            is_unclosed = context["message"].startswith("Unclosed AIOKafka")  # its `stop` was cancelled
+            if not is_unclosed and not isinstance(context.get("exception"), KafkaError):
                 report(loop, context)
 
         loop.set_exception_handler(report_others)
