@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from raftlog.cluster_secret import create_secret
-from raftlog.testing import BrokerProcess
+from raftlog.testing import BrokerProcess, process_start
 from raftlog.testing.http import ask
 from raftlog.testing.ports import reserve_port
 from tests.waiting import block_until
@@ -178,7 +178,7 @@ def test_the_settings_form_a_cluster(settings: list[Settings], tmp_path: Path) -
             log = (tmp_path / f"{number}.log").open("wb")
             with log:
                 command = [sys.executable, "-m", "raftlog.cli", "serve"]
-                processes.append((given["RAFTLOG_HTTP"], subprocess.Popen(command, env=others | given, stderr=log)))
+                processes.append((given["RAFTLOG_HTTP"], process_start.start(command, env=others | given, stderr=log)))
         for address, process in processes:
             block_until(
                 lambda address=address, process=process: process.poll() is not None or is_ready(address),

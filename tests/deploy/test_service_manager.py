@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from raftlog.cli.serve.service_manager import ServiceManager
-from raftlog.testing import BrokerProcess
+from raftlog.testing import BrokerProcess, process_start
 from tests.base_ports import reserve_base_port
 
 UNIT = Path(__file__).parents[2] / "deploy" / "raftlog.service"
@@ -91,7 +91,7 @@ def test_workers_are_ready_together_and_have_no_service_manager_of_their_own(
     ]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAFTLOG_")}
     environment["NOTIFY_SOCKET"] = str(tmp_path / "notify")
-    process = subprocess.Popen(
+    process = process_start.start(
         [sys.executable, "-m", "raftlog.cli", "serve", *flags],
         env=environment,
         stdout=subprocess.DEVNULL,

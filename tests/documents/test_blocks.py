@@ -72,14 +72,14 @@ def make_setup(stack: ExitStack) -> PageSetup:
 
 
 @pytest.fixture(scope="module")
-def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageSetup]:
+def shared_cluster(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageSetup]:
     """Start a cluster of `raftlog dev` for all guides that begin with a running cluster."""
     with ExitStack() as stack:
         at = make_setup(stack)
         directory = tmp_path_factory.mktemp("shared")
         flags = ("--data-dir", str(directory), "--base-port", at.environment["RAFTLOG_DEV_BASE_PORT"], "--json")
         command = [sys.executable, "-m", "raftlog.cli", "dev", *flags]
-        process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE))
+        process = stack.enter_context(fork_server.popen(command, stdout=subprocess.PIPE))
         stack.callback(process.terminate)
         assert process.stdout is not None
         assert len(json.loads(process.stdout.readline())["nodes"]) == NODES

@@ -1,13 +1,12 @@
 """Damage to a broker's files: flipped, zeroed and truncated bytes."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
 from raftlog.records import BatchHeader, split_batches
 from raftlog.testing import Cluster, ClusterNode
+from tests.forked.commands import run_raftlog
 from tests.waiting import block_until
 
 BLOCK = 4096
@@ -71,8 +70,7 @@ def stop_and_compare(cluster: Cluster) -> None:
     for node in cluster.nodes.values():
         node.stop()
     directories = [str(node.data_dir) for node in cluster.nodes.values()]
-    command = [sys.executable, "-m", "raftlog.cli", "log", "verify", "--compare", *directories]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = run_raftlog("log", "verify", "--compare", *directories)
     assert done.returncode == 0, f"{done.stdout}{done.stderr}"
 
 

@@ -1,8 +1,6 @@
 """Operators' commands against three brokers, run like in a shell: every broker gives the same answer."""
 
 import json
-import subprocess
-import sys
 import urllib.request
 from collections import Counter
 from typing import Any
@@ -12,15 +10,15 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from raftlog.testing import Cluster
 from raftlog.testing.http import ask
+from tests.forked.commands import run_raftlog
 from tests.waiting import block_until
 
 PARTITIONS = 6
 
 
-def run_raftlog(address: str, *args: str) -> str:
+def output_of(address: str, *args: str) -> str:
     """Return the standard output of a command that has to succeed."""
-    command = [sys.executable, "-m", "raftlog.cli", *args, "--bootstrap", address]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = run_raftlog(*args, "--bootstrap", address)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -33,25 +31,25 @@ def wait_for_leaders(address: str, topic: str) -> dict[int, int]:
     """Return the leader of each partition, once all have one."""
 
     def describe() -> dict[int, int]:
-        described = json.loads(run_raftlog(address, "topic", "describe", topic, "--json"))["partitions"]
+        described = json.loads(output_of(address, "topic", "describe", topic, "--json"))["partitions"]
         leaders = {row["partition"]: row["leader"] for row in described}
         return {} if None in leaders.values() else leaders
 
     return block_until(describe)
 
 
-@pytest.mark.parametrize("names_topic", [True, False])
+@pytest.mark.parametrize("names_topic", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_every_broker_lists_the_leaders_of_partitions_without_a_local_replica(
     cluster: Cluster, names_topic: bool
 ) -> None:
     topic = f"single-copies-{names_topic}"
     made = ["topic", "create", topic, "--partitions", str(PARTITIONS), "--replication-factor", "1"]
-    run_raftlog(cluster.addresses[0], *made)
+    output_of(cluster.addresses[0], *made)
     leaders = wait_for_leaders(cluster.addresses[0], topic)
     assert len({*leaders.values()}) > 1, "every partition is on one broker"
     asked = ["--topic", topic] if names_topic else []
     for node in cluster.nodes.values():
-        rows = json.loads(run_raftlog(node.http, "partition", "list", "--json", *asked))
+        rows = json.loads(output_of(node.http, "partition", "list", "--json", *asked))
         assert leaders_of([row for row in rows if row["topic"] == topic]) == leaders
         assert leaders_of(node.get(f"/v1/cluster/partitions?topic={topic}")) == leaders
 
@@ -60,7 +58,7 @@ def test_consumer_lag_follows_from_the_metrics_of_all_brokers(cluster: Cluster) 
     """The group's coordinator has no replica of most of these partitions, so it lacks their end offsets."""
     topic = "lagging-copies"
     made = ["topic", "create", topic, "--partitions", str(PARTITIONS), "--replication-factor", "1"]
-    run_raftlog(cluster.addresses[0], *made)
+    output_of(cluster.addresses[0], *made)
     for partition in range(PARTITIONS):
         body = {"records": [{"value": number} for number in range(partition + 3)]}
         path = f"/topics/{topic}/partitions/{partition}"

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +10,7 @@ import pytest
 
 from raftlog.testing import Cluster, ClusterNode
 from raftlog.testing.http import ask
+from tests.forked.commands import run_raftlog
 from tests.integration.cluster_load import Ledger, Load, check_stored, create_topic, read_values
 from tests.integration.file_damage import batch_at, flip, partition_path, stop_and_compare, wait_for_words
 
@@ -29,10 +28,7 @@ def shared_cluster() -> Iterator[Cluster]:
 def recover(cluster: Cluster, topic: str, *flags: str, expect: int, partition: int = 0) -> tuple[dict[str, Any], str]:
     """Run the recovery command; return its JSON and its standard error."""
     place = f"{topic}/{partition}"
-    command = [sys.executable, "-m", "raftlog.cli", "partition", "recover", place, "--json", *flags]
-    done = subprocess.run(
-        [*command, "--bootstrap", cluster.bootstrap], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = run_raftlog("partition", "recover", place, "--json", *flags, "--bootstrap", cluster.bootstrap)
     assert done.returncode == expect, f"{done.stdout}{done.stderr}"
     return json.loads(done.stdout), done.stderr
 
@@ -82,7 +78,7 @@ def offsets_of(node: ClusterNode, topic: str, end: int) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("copies", [1, 3])
+@pytest.mark.parametrize("copies", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_a_record_damaged_in_every_replica_is_removed(cluster: Cluster, topic: str, copies: int) -> None:
     """Intact records stay readable; the recovery removes one record and keeps all others."""
     ledger = create_written_topic(cluster, topic, copies)

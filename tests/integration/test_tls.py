@@ -22,9 +22,12 @@ from raftlog.client import BrokerAddresses, BrokerClient, Producer, sync
 from raftlog.loadgen import LoadMode, LoadPlan, Mix
 from raftlog.loadgen.session import run_session
 from raftlog.security.client_tls import ClientTlsFiles, client_context
+from raftlog.testing import process_start
 from raftlog.testing.errors import BrokerFailed
 from raftlog.testing.http import ask
 from raftlog.testing.process import PROGRAM
+from tests.forked.client import ForkedProcess
+from tests.forked.commands import run_raftlog
 from tests.security.certificates import create
 from tests.waiting import block_until
 
@@ -37,7 +40,7 @@ class SecureBroker(NamedTuple):
     authority: str
     alice: ClientTlsFiles
     directory: Path
-    process: "subprocess.Popen[bytes]"
+    process: "ForkedProcess | subprocess.Popen[bytes]"
 
     @property
     def port(self) -> int:
@@ -81,7 +84,7 @@ def broker(tmp_path: Path) -> Iterator[SecureBroker]:
         "optional",
     ]
     with (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
+        process = process_start.start(command, stdout=subprocess.PIPE, stderr=log)
     assert process.stdout is not None
     try:
         ready = json.loads(process.stdout.readline())
@@ -223,10 +226,7 @@ def test_a_broken_file_keeps_the_old_certificate(broker: SecureBroker) -> None:
 
 def _run(broker: SecureBroker, *args: str, ca: str | None = None) -> "subprocess.CompletedProcess[str]":
     environment = {**os.environ, "RAFTLOG_BOOTSTRAP": broker.http, "RAFTLOG_CA": ca or broker.authority}
-    command = [sys.executable, *PROGRAM, *args]
-    return subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=60, input="a\nb\n", check=False
-    )
+    return run_raftlog(*args, given="a\nb\n", env=environment)
 
 
 def test_commands_use_tls_and_check_the_broker(broker: SecureBroker, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from raftlog.testing import Cluster
-from tests.integration.test_cluster_operators import run_raftlog, wait_for_leaders
+from tests.integration.test_cluster_operators import output_of, wait_for_leaders
 
 CALLER = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
@@ -18,7 +18,7 @@ def traced() -> Iterator[tuple[Cluster, str, str]]:
     """Return a cluster with tracing on demand, a topic, and the address of a broker that does not lead it."""
     with Cluster(3, serve_flags=["--trace", "0"]) as cluster:
         address = cluster.addresses[0]
-        run_raftlog(address, "topic", "create", "orders")
+        output_of(address, "topic", "create", "orders")
         leader = wait_for_leaders(address, "orders")[0]
         other = next(node.http for number, node in cluster.nodes.items() if number != leader)
         yield cluster, "orders", other
@@ -39,7 +39,7 @@ def spans_of(parts: list[Any]) -> dict[str, tuple[int, Any]]:
 def trace_forwarded(cluster: Cluster, topic: str) -> list[Any]:
     """Return the trace of a request to a broker that did not lead; leaderships may move meanwhile."""
     for address in cluster.addresses * 3:
-        (parts,) = json.loads(run_raftlog(address, "trace", f"{topic}/0", "--json"))
+        (parts,) = json.loads(output_of(address, "trace", f"{topic}/0", "--json"))
         if len(parts) == 2:
             return list(parts)
     raise AssertionError("no request was forwarded")
@@ -79,7 +79,7 @@ def test_a_request_through_another_broker_has_its_forward_and_the_leaders_steps(
 def test_the_waterfall_names_each_step(traced: tuple[Cluster, str, str]) -> None:
     cluster, topic, other = traced
     trace_id = trace_forwarded(cluster, topic)[0]["trace_id"]
-    shown = run_raftlog(other, "trace", "--id", trace_id).splitlines()
+    shown = output_of(other, "trace", "--id", trace_id).splitlines()
     assert shown[0].startswith("trace ")
     assert "produce request" in shown[1]
     assert any("    forward @" in line for line in shown)
@@ -102,10 +102,10 @@ def test_the_context_of_a_header_is_kept_on_every_broker_and_slow_ones_are_liste
     _, topic, other = traced
     produce(other, topic, {"traceparent": CALLER}, {"value": 1})
     trace_id = CALLER.split("-")[1]
-    parts = json.loads(run_raftlog(other, "trace", "--id", trace_id, "--json"))[0]
+    parts = json.loads(output_of(other, "trace", "--id", trace_id, "--json"))[0]
     assert {part["trace_id"] for part in parts} == {trace_id}
     assert spans_of(parts)["produce request"][1]["parent_id"] == CALLER.split("-")[2]
-    listed = json.loads(run_raftlog(other, "trace", "--slow", "100", "--json"))
+    listed = json.loads(output_of(other, "trace", "--slow", "100", "--json"))
     assert trace_id in {parts[0]["trace_id"] for parts in listed}
     durations = [max(part["spans"][0]["duration_us"] for part in parts) for parts in listed]
     assert durations == sorted(durations, reverse=True)

@@ -1,15 +1,9 @@
 """The command without a majority of the replicas: it reads committed records, and writes fail in time."""
 
-import subprocess
-import sys
 import time
 
 from raftlog.testing import Cluster
-
-
-def run_raftlog(*words: str, given: str = "") -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "raftlog.cli", *words]
-    return subprocess.run(command, input=given, capture_output=True, text=True, timeout=60, check=False)
+from tests.forked.commands import run_raftlog
 
 
 def test_committed_records_are_read_and_writes_fail_in_time() -> None:

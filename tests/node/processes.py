@@ -4,6 +4,7 @@ import asyncio
 import json
 import shutil
 import signal
+import subprocess
 import sys
 import uuid
 from collections.abc import AsyncIterator, Iterable
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from raftlog.records import read_header, read_records
+from raftlog.testing import process_start
+from tests.forked.client import ForkedProcess
 from tests.node.nodes import GROUP
 
 NODES = (1, 2, 3)
@@ -25,27 +28,26 @@ class NodeProcess:
     def __init__(self, number: int) -> None:
         self.number = number
         self.acked: dict[int, str] = {}
-        self._process: asyncio.subprocess.Process
+        self._process: ForkedProcess
+        self._output: asyncio.StreamReader
+        self._pipe: asyncio.ReadTransport
         self._answers: asyncio.Queue[dict[str, Any]]
         self._reading: asyncio.Task[None]
         self._new_ack = asyncio.Event()
 
     async def spawn(self) -> None:
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "tests.node.runner",
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            limit=_LINE_BYTES_MAX,
-            cwd=Path(__file__).parents[2],
+        self._process = process_start.start(
+            [sys.executable, "-m", "tests.node.runner"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        self._output = asyncio.StreamReader(_LINE_BYTES_MAX)
+        self._pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(self._output), self._process.stdout
         )
         self._answers = asyncio.Queue()
         self._reading = asyncio.create_task(self._read())
 
     async def _read(self) -> None:
-        assert self._process.stdout is not None
-        while line := await self._process.stdout.readline():
+        while line := await self._output.readline():
             if not line.endswith(b"\n"):
                 return  # the process was killed during the write
             said = json.loads(line)
@@ -66,6 +68,7 @@ class NodeProcess:
     async def request(self, **command: Any) -> dict[str, Any]:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(command).encode() + b"\n")
+        self._process.stdin.flush()
         return await asyncio.wait_for(self._answers.get(), ANSWER_S)
 
     async def wait_for_acks(self, count: int) -> None:
@@ -88,10 +91,12 @@ class NodeProcess:
 
     async def kill(self) -> None:
         """Send SIGKILL, and read the remaining output."""
-        if self._process.returncode is None:
-            self._process.kill()
-        await self._process.wait()
+        self._process.kill()
+        await asyncio.to_thread(self._process.wait)
         await self._reading
+        self._pipe.close()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
 
 
 class Processes:

@@ -33,7 +33,7 @@ def test_a_cluster_of_one_broker_serves_clients(tmp_path: Path) -> None:
     assert (tmp_path / "1.log").is_file()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL])
 def test_brokers_end_with_their_program(tmp_path: Path, number: signal.Signals) -> None:
     code = (
         "import time\n"
@@ -90,14 +90,12 @@ def test_a_paused_broker_answers_after_it_resumes() -> None:
         assert node.stop() == 0, "a paused broker can be stopped"
 
 
-@pytest.mark.usefixtures("own_interpreters")
 def test_a_failed_start_is_reported_with_the_reason() -> None:
     expected = r"node 1 did not start: it ended; its log ends:\n.*unknown setting 'x'"
     with pytest.raises(BrokerNotReady, match=expected), Cluster(1, serve_flags=["--topic-config", "x=1"]):
         pass
 
 
-@pytest.mark.usefixtures("own_interpreters")
 def test_a_broker_with_a_slow_start_is_killed(tmp_path: Path) -> None:
     with BrokerProcess(str(tmp_path / "data")) as broker:
         with pytest.raises(BrokerNotReady, match=r"not ready within 0\.001 s"):
@@ -106,7 +104,6 @@ def test_a_broker_with_a_slow_start_is_killed(tmp_path: Path) -> None:
         broker.start()
 
 
-@pytest.mark.usefixtures("own_interpreters")
 def test_settings_in_the_environment_do_not_reach_the_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAFTLOG_NODE_ID", "77")
     with Cluster(1) as cluster:

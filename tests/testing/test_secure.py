@@ -1,7 +1,5 @@
 """Secure clusters: TLS, logins and permissions with one argument, for all clients and with cut connections."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +9,7 @@ from raftlog.client.sync import BrokerClient, Consumer, Producer
 from raftlog.errors import AuthenticationFailed
 from raftlog.testing import BrokerFailed, Cluster
 from raftlog.testing.http import ask
-from raftlog.testing.process import PROGRAM
+from tests.forked.commands import run_raftlog
 
 
 def test_clients_use_a_secure_cluster(tmp_path: Path) -> None:
@@ -35,9 +33,8 @@ def test_clients_use_a_secure_cluster(tmp_path: Path) -> None:
         with pytest.raises(BrokerFailed, match="CERTIFICATE_VERIFY_FAILED"):
             ask(cluster.addresses[0], "/v1/status/ready")
         flags = ("--ca", security.ca, "--user", security.user, "--password-file", security.password_file)
-        command = [sys.executable, *PROGRAM, "topic", "list", "--bootstrap", cluster.bootstrap, *flags]
-        listed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-        assert "orders" in listed.stdout
+        listed = run_raftlog("topic", "list", "--bootstrap", cluster.bootstrap, *flags)
+        assert (listed.returncode, "orders" in listed.stdout) == (0, True), listed.stderr
         assert Path(security.password_file).stat().st_mode & 0o077 == 0
     assert cluster.security is not None
 
