@@ -29,7 +29,7 @@ from raftlog.testing.node import ClusterNode
 from raftlog.testing.process import PROGRAM, READY_SECONDS_MAX, wait_ready
 from raftlog.testing.security import ClusterSecurity, prepare_security
 
-POLL_SECONDS: Final = 0.02
+POLL_SECONDS: Final = 0.05
 """Pause between two requests while a state is polled."""
 LEADER_SECONDS_MAX: Final = 15.0
 ASK_SECONDS_MAX: Final = 2.0

@@ -158,7 +158,7 @@ class Load:
         writers: int = 6,
         addresses: Sequence[str] | None = None,
         ledger: Ledger | None = None,
-        pause_s: float = 0.01,
+        pause_s: float = 0.04,
     ) -> None:
         self.ledger = ledger or Ledger(topic)
         found = addresses or cluster.addresses

@@ -55,7 +55,7 @@ def test_transferring_all_leaders_under_writes_is_healthy_and_a_lost_majority_is
     cluster = raftlog_cluster
     create_topic(cluster.addresses[0], "t", PARTITIONS)
     cluster.wait_healthy()
-    with Load(cluster, "t", partitions=PARTITIONS, writers=PARTITIONS, pause_s=0.01) as ledger:
+    with Load(cluster, "t", partitions=PARTITIONS, writers=PARTITIONS) as ledger:
         ledger.wait_for_more(100)
         with HealthWatch(cluster, 1) as looks:
             for _ in range(ROUNDS):
