@@ -1,6 +1,7 @@
 """One browser, and one broker with data, for all tests of the pages.
 
-Pictures of every page are kept in the directory of the environment variable RAFTLOG_PICTURES, if it is set."""
+Pictures of every page are kept in the directory of the environment variable RAFTLOG_PICTURES, or among pytest's
+temporary files."""
 
 import base64
 import os
@@ -57,11 +58,9 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[OpenConsole]:
-    directory = os.environ.get("RAFTLOG_PICTURES")
-    pictures = Path(directory) if directory else None
-    if pictures is not None:
-        pictures.mkdir(parents=True, exist_ok=True)
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenConsole]:
+    pictures = Path(os.environ.get("RAFTLOG_PICTURES") or tmp_path_factory.mktemp("pictures"))
+    pictures.mkdir(parents=True, exist_ok=True)
     browser = OpenConsole(pictures)
     yield browser
     browser.close()

@@ -33,8 +33,7 @@ _SERIOUS: Final = ("serious", "critical")
 class OpenConsole:
     """Browser with the console of one broker."""
 
-    def __init__(self, pictures: Path | None) -> None:
-        """Start the browser; `pictures` is the directory for pictures of pages."""
+    def __init__(self, pictures: Path) -> None:
         options = ChromeOptions()
         options.binary_location = "/usr/bin/chromium"
         for flag in _FLAGS:
@@ -213,9 +212,7 @@ class OpenConsole:
         assert wide <= window
 
     def picture(self, name: str) -> None:
-        """Keep a picture of the whole page, if pictures are kept."""
-        if self._pictures is None:
-            return
+        """Keep a picture of the whole page."""
         width, height = self.driver.execute_script("return [innerWidth, document.documentElement.scrollHeight]")
         clip = {"x": 0, "y": 0, "width": width, "height": min(height, 3000), "scale": 1}
         content = self._command("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)["data"]
