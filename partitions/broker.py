@@ -374,7 +374,7 @@ class Broker:
         found = self._topics.by_id(new.topic_id)
         if found is None:
             raise UnknownTopic(f"topic {topic!r} was deleted after its partitions were added")
-        if validate_only:
+        if len(found.partitions) == new.partition_count:  # not added, or not here: it may have no controller replica
             return self._view.describe_grown(found, new)
         await self.parts.assignments.wait_for_leaders(found.partitions[new.partition_count :], deadline)
         return self._view.outline(found)

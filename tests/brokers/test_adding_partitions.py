@@ -155,6 +155,17 @@ async def test_a_dry_run_adds_nothing_and_shows_the_placement(topic: Brokers) ->
         await topic[2].create_partitions("t", 2, deadline=soon(), validate_only=True)
 
 
+async def test_an_addition_that_this_broker_cannot_see_yet_is_described(
+    topic: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def execute_elsewhere(*_: object) -> int:
+        return 1
+
+    monkeypatch.setattr(topic[2].metadata, "submit", execute_elsewhere)
+    described = await topic[2].create_partitions("t", 4, deadline=soon())
+    assert [(each.partition, each.leader is None) for each in described.partitions][2:] == [(2, True), (3, True)]
+
+
 async def test_partitions_are_added_on_the_named_brokers(topic: Brokers) -> None:
     for assignments, why in (
         ([[1, 2, 3]], "gets 2 partitions, and 1 assignments are given"),
