@@ -33,6 +33,10 @@ class Security(Enum):
     TLS = "with TLS, users and permissions"
 
 
+ORDER: Final = (Security.NONE, Security.PERMISSIONS, Security.TLS, Security.TLS, Security.PERMISSIONS, Security.NONE)
+"""Order of runs, in which an even drift of the machine's speed cancels."""
+
+
 class SecuredCluster:
     """Running cluster with the topic of the load, led by `leader`."""
 

@@ -12,7 +12,7 @@ from bench.cluster_http import TOPIC
 from bench.measure import Figure, Measure, MeasureFailed, Values, Workspace, require
 from bench.read_back import BATCHES_TYPE
 from bench.samples import VALUE_BYTES, batches
-from bench.secured_cluster import PASSWORD, USER, SecuredCluster, Security, secured_cluster
+from bench.secured_cluster import ORDER, PASSWORD, USER, SecuredCluster, Security, secured_cluster
 from bench.service import HOST
 
 BATCH_RECORDS: Final = 612
@@ -28,8 +28,6 @@ LOGINS_S: Final = 10.0
 _QUEUED_MAX: Final = 2_000
 _FLUSH_S_MAX: Final = 30.0
 _DIFFERENT_BATCHES: Final = 100
-_ORDER: Final = (Security.NONE, Security.PERMISSIONS, Security.TLS, Security.TLS, Security.PERMISSIONS, Security.NONE)
-"""Order of the runs, in which an even drift of the machine's speed cancels."""
 
 
 # batches
@@ -79,7 +77,7 @@ def run_batches(workspace: Workspace) -> Values:
         for security in Security:
             workspace.show_stage(f"start {security.value}")
             places[security] = running.enter_context(secured_cluster(directory / security.name, security))
-        for security in _ORDER:
+        for security in ORDER:
             workspace.show_stage(security.value)
             place = places[security]
             headers = {"Content-Type": BATCHES_TYPE, **place.headers}
@@ -90,13 +88,13 @@ def run_batches(workspace: Workspace) -> Values:
             seen = load.run_wrk("replay.lua", url, str(file), seconds=SECONDS, connections=IN_FLIGHT)
             http[security].append(seen.requests_per_s * len(pool[0]) / 1e6)
             acknowledged[security] += seen.requests * BATCH_RECORDS
-        for security in _ORDER:
+        for security in ORDER:
             settings = places[security].kafka_settings
             given = {"settings": settings, "topic": TOPIC, "warm_s": KAFKA_WARM_S, "seconds": KAFKA_S}
             sent = run_in_child(produce_by_kafka, **given)
             kafka[security].append(sent["mb_per_s"])
             acknowledged[security] += sent["delivered"]
-        for security in _ORDER:
+        for security in ORDER:
             workspace.show_stage(f"{security.value}, prepared batches")
             place = places[security]
             given = {"topic": TOPIC, "in_flight": IN_FLIGHT, "records": BATCH_RECORDS, "login": place.kafka_login}

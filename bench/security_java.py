@@ -10,15 +10,12 @@ from typing import Final
 from bench.cluster_http import TOPIC
 from bench.measure import Figure, Measure, MeasureFailed, Values, Workspace
 from bench.race.accounting import run_generator
-from bench.secured_cluster import PASSWORD, USER, SecuredCluster, Security, secured_cluster
+from bench.secured_cluster import ORDER, PASSWORD, USER, SecuredCluster, Security, secured_cluster
 from clients import packages
 from clients.java import LOADING, java
 
 RECORDS: Final = 300_000
 RECORD_BYTES: Final = 1024
-_ORDER: Final = (Security.NONE, Security.PERMISSIONS, Security.TLS, Security.TLS, Security.PERMISSIONS, Security.NONE)
-"""Order of the runs, in which an even drift of the machine's speed cancels."""
-_PROTOCOLS: Final = {Security.PERMISSIONS: "SASL_PLAINTEXT", Security.TLS: "SASL_SSL"}
 _LOGIN: Final = (
     f'org.apache.kafka.common.security.scram.ScramLoginModule required username="{USER}" password="{PASSWORD}";'
 )
@@ -38,7 +35,7 @@ def run(workspace: Workspace) -> Values:
             place = running.enter_context(secured_cluster(directory / security.name, security))
             settings[security] = directory / f"{security.name}.properties"
             settings[security].write_text("".join(f"{name}={value}\n" for name, value in _settings(place).items()))
-        for security in _ORDER:
+        for security in ORDER:
             workspace.show_stage(security.value)
             shape = ("--num-records", str(RECORDS), "--record-size", str(RECORD_BYTES), "--throughput", "-1")
             arguments = ("--topic", TOPIC, *shape, "--producer.config", str(settings[security]))
@@ -54,12 +51,12 @@ def run(workspace: Workspace) -> Values:
 
 
 def _settings(place: SecuredCluster) -> dict[str, str]:
-    """Return the producer's settings for a cluster."""
-    settings = {"acks": "all", "batch.size": "65536", "linger.ms": "5", "bootstrap.servers": place.cluster.kafka}
-    if place.security is Security.NONE:
-        return settings
-    protocol = _PROTOCOLS[place.security]
-    settings |= {"security.protocol": protocol, "sasl.mechanism": "SCRAM-SHA-256", "sasl.jaas.config": _LOGIN}
+    """Return the producer's settings for a cluster; Java names the login and the authority unlike librdkafka."""
+    names = ("bootstrap.servers", "security.protocol", "sasl.mechanism")
+    settings = {name: value for name, value in place.kafka_settings.items() if name in names}
+    settings |= {"acks": "all", "batch.size": "65536", "linger.ms": "5"}
+    if place.security is not Security.NONE:
+        settings["sasl.jaas.config"] = _LOGIN
     if place.cluster.security is not None:
         settings |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": place.cluster.security.ca}
     return settings

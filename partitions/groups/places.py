@@ -7,7 +7,6 @@ from typing import TypeVar
 
 from raftlog.errors import RequestError
 from raftlog.partitions.deadline import Deadline
-from raftlog.partitions.groups.records import OffsetRecord
 from raftlog.partitions.groups.results import Place
 from raftlog.partitions.routing.finder import Finder
 from raftlog.partitions.routing.topics import Topics
@@ -56,7 +55,7 @@ class TopicPlaces:
         topic = self._topics.by_id(place[0])
         return None if topic is None else TopicPartition(topic.name, place[1])
 
-    def name_offsets(self, offsets: Mapping[Place, OffsetRecord]) -> dict[TopicPartition, OffsetRecord]:
+    def name_offsets(self, offsets: Mapping[Place, _T]) -> dict[TopicPartition, _T]:
         """Return the offsets by topic name and partition, for existing topics."""
         named = ((self.name_partition(place), record) for place, record in offsets.items())
         return {name: record for name, record in named if name is not None}

@@ -231,8 +231,7 @@ class Groups:
         if not await self.router.has_topic(deadline):
             return {}
         found = await self.router.call(operations.STABLE, group, group, deadline)
-        named = ((self._environment.places.name_partition(place), offset) for place, offset in found.items())
-        return {name: offset for name, offset in named if name is not None}
+        return self._environment.places.name_offsets(found)
 
     # ---- transactions
 

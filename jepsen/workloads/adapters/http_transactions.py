@@ -4,13 +4,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
+from jepsen.workloads.adapters.http import BATCH_RECORDS
 from jepsen.workloads.adapters.transactional import ChainConsumer, ChainSettings, TransactionSettings
 from raftlog.client import BrokerClient, Consumer, ConsumerRecord, Producer, TransactionalProducer
 from raftlog.errors import RaftlogError
 from raftlog.types import Offset, TopicPartition
-
-BATCH_RECORDS: Final = 10_000
-"""Limit that no batch reaches, as for the idempotent producers."""
 
 
 class _Aborted(RaftlogError):
