@@ -5,12 +5,13 @@ import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from raftlog.errors import OutcomeUnknown, StorageError, VersionConflict
 from raftlog.partitions.broker import Broker
-from raftlog.partitions.controller.machine import GroupName, SetAssignment
+from raftlog.partitions.controller.machine import CreateTopic, GroupName, SetAssignment
 from raftlog.partitions.deadline import deadline_in
 from raftlog.raft import Configuration, Ready, ReplicaId
 from raftlog.records import NewRecord, read_records
@@ -123,6 +124,27 @@ async def test_a_replica_returns_to_a_disk_that_had_it(four: Brokers) -> None:
         await until(lambda nodes=nodes: is_member_everywhere(four, "t", set(nodes)))
     assert len(await read(four[at[0]], "t")) == 2
     assert joined == [new, at[0]]
+
+
+@pytest.mark.parametrize("first", [[4], [3, 4]])
+async def test_a_partition_begins_that_was_moved_before_its_first_replicas_existed(
+    four: Brokers, first: list[int]
+) -> None:
+    """Without a quorum of its first replicas, the group cannot fill those to which it is moved."""
+    rows = four[1].metadata.state.brokers
+    placed = (tuple(rows[node].replica for node in first),)
+    await four.stop(*first[-1:])
+    await four[1].metadata.submit(CreateTopic("t", UUID(int=9), placed, (), 5_000), deadline_in(10_000))
+    await assign(four[1], "t", [1, 2])
+    await until(lambda: find_group(four[2], "t") is not None)
+    await four.start(*first[-1:])
+    await until(lambda: is_member_everywhere(four, "t", {1, 2}))
+    await write(four[3], "t", b"x")
+    assert await read(four[2], "t") == [b"x"]
+    await four.stop(4)
+    await four.start(4)
+    await four[4].metadata.barrier(deadline_in(10_000))
+    assert find_group(four[4], "t") is None
 
 
 async def write_until_known(broker: Broker, topic: str, value: bytes) -> None:

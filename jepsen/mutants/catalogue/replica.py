@@ -1,9 +1,10 @@
-"""Mutants of a partition's replica (`raftlog/partitions/replica`): readers, answers to appends, trims."""
+"""Mutants of a partition's replica (`raftlog/partitions/replica`): creation, readers, answers to appends, trims."""
 
 from typing import Final
 
 from jepsen.mutants.mutant import Mutant
 
+_MOVES: Final = ("tests/brokers/test_moves.py",)
 _READING: Final = ("tests/replica/test_reading.py",)
 _APPENDING: Final = ("tests/replica/test_appending.py",)
 _CLEANING: Final = ("tests/replica/test_cleaning.py",)
@@ -20,6 +21,14 @@ def _replica(name: str, place: str, old: str, new: str, tests: tuple[str, ...], 
 
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
+    # creation
+    _replica(
+        "moved-first-replicas-never-exist",
+        "placement/assignments/assignments:Assignments._missing",
+        " or (me not in replicas and me not in created[number])",
+        " or me not in replicas",
+        _MOVES,
+    ),
     # reads
     _replica(
         "read-uncommitted",

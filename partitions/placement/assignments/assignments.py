@@ -1,6 +1,7 @@
 """Replicas of this node: created when the controller assigns them, removed when their topic is deleted.
 
-    from its first roll     a partition whose creation names this very disk, which never had a replica of it
+    from its first roll     a partition whose creation names this very disk, which never had a replica of it, even if it
+                            was assigned to others meanwhile: they are filled by a group that begins with this replica
     empty, to be filled     all others: a disk that was added later, or one that was removed and is assigned again
     removed                 only if the topic is known to be deleted, or the group removed it (`moves.replica_removal`)
 
@@ -46,7 +47,7 @@ _REMOVED_TOGETHER = 64
 
 
 class _MissingReplica(NamedTuple):
-    """Replica that is assigned to this disk and does not exist.
+    """Replica that this disk should have and that does not exist.
 
     `is_first`: one of the first replicas, made from the group's first roll. `was_here`: this disk had a replica of
     it, which was removed."""
@@ -270,16 +271,19 @@ class Assignments(BackgroundLoop):
         return False
 
     def _missing(self) -> Iterator[_MissingReplica]:
-        """Yield the partitions that are assigned to this disk and have no replica here."""
+        """Yield the partitions that are assigned to this disk, or began here, and have no replica here."""
         me, driver = self._node.identity.replica, self._node.driver
         for topic in self._topics:
             row = topic.row
             created = row.first_replicas
             for number, replicas in enumerate(self._metadata.state.replicas_of(row)):
                 key = topic.partitions[number].group_id.bytes
-                if me in replicas and key not in driver.groups:
-                    was_here = driver.persister.checkpoints.was_removed(key)
-                    yield _MissingReplica(topic, number, not was_here and me in created[number], was_here)
+                if key in driver.groups or (me not in replicas and me not in created[number]):
+                    continue
+                was_here = driver.persister.checkpoints.was_removed(key)
+                is_first = not was_here and me in created[number]
+                if is_first or me in replicas:
+                    yield _MissingReplica(topic, number, is_first, was_here)
 
     def _paths_in_use(self) -> dict[str, GroupKey]:
         """Return the directories of groups that exist or are being removed.
