@@ -124,7 +124,8 @@ def run_closed(workspace: Workspace) -> Values:
         one = load.run_wrk("produce.lua", f"http://{HOST}:{leader}", PATH, "1", "d", connections=1)
         acknowledged = to_leader.requests + sum(each.requests for each in to_any) + one.requests
         restart_all(cluster)
-        stored = require_read_back(leader, TOPIC, acknowledged, acknowledged + 2 * CONNECTIONS)
+        in_flight = 2 * CONNECTIONS + 1  # at the end of the three loads
+        stored = require_read_back(leader, TOPIC, acknowledged, acknowledged + in_flight)
     any_requests = sum(each.requests for each in to_any)
     return {
         "leader_per_s": to_leader.requests_per_s,

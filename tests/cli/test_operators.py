@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -327,12 +328,17 @@ def test_partitions_are_listed_and_shown(ask: Any, scripted: ScriptedBroker) -> 
     row = {"topic": "orders", "partition_id": 0, "leader_id": -1, "replicas": [{"node_id": 2}, {"node_id": 1}]}
     scripted.answers["/v1/cluster/partitions"] = 200, [row | {"version": 9}]
     assert split_cells(ask("partition", "list", "--topic", "orders").out)[1] == ["orders/0", "-", "2,", "1", "9"]
-    offsets = {"leader_epoch": 1, "high_watermark": 5, "log_start_offset": 0, "version": 9, "problem": None}
-    replicas = [{"node_id": 2, **REPLICA}, {"node_id": 1, **REPLICA, "in_sync": False, "bytes_behind": 2_000}]
-    scripted.answers["/v1/partitions/kafka/orders/0"] = 200, row | offsets | {"leader_id": 2, "replicas": replicas}
+    scripted.answers["/v1/partitions/kafka/orders/0"] = 200, make_partition(2, in_sync=[2], behind=[1])
     shown = split_cells(ask("partition", "show", "orders/0").out)
     assert ["high", "watermark", "5"] in shown
     assert ["1", "no", "0", "2.0", "kB", "-", "-"] in shown
+
+
+def make_partition(leader: int, *, in_sync: Sequence[int], behind: Sequence[int] = ()) -> dict[str, Any]:
+    replicas = [{"node_id": node, **REPLICA} for node in in_sync]
+    replicas += [{"node_id": node, **REPLICA, "in_sync": False, "bytes_behind": 2_000} for node in behind]
+    offsets = {"leader_epoch": 1, "high_watermark": 5, "log_start_offset": 0, "version": 9, "problem": None}
+    return {"topic": "orders", "partition_id": 0, "leader_id": leader, "replicas": replicas, **offsets}
 
 
 REPLICAS = "POST /v1/partitions/kafka/orders/0/replicas"
@@ -352,12 +358,27 @@ def test_a_move_is_started(ask: Any, scripted: ScriptedBroker) -> None:
 
 def test_a_move_can_be_waited_for(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers[REPLICAS] = 200, {"version": 21}
-    scripted.answers["/v1/partitions/reconfigurations"] = 200, AnswerSequence([MOVE], [MOVE | {"partition": 1}])
+    moves, partition = "/v1/partitions/reconfigurations", "/v1/partitions/kafka/orders/0"
+    scripted.answers[moves] = 200, AnswerSequence([MOVE], [MOVE | {"partition": 1}])
+    scripted.answers[partition] = 200, make_partition(1, in_sync=[1, 4])
     assert ask("partition", "move", "orders/0", "--to", "1,4", "--wait").out == "orders/0 is on nodes 1, 4\n"
-    assert scripted.asked == ["/v1/partitions/reconfigurations"] * 2
+    assert scripted.asked == [moves, moves, partition]
     scripted.answers["/v1/partitions/reconfigurations"] = 200, [MOVE | {"reason": "node 4 does not answer"}]
     done = ask("partition", "move", "orders/0", "--to", "1,4", "--wait", "--timeout", "0.02", expect=1)
     assert "700.0 kB left; node 4 does not answer" in done.err
+
+
+def test_a_move_that_no_leader_reports_has_ended_once_a_new_replica_leads(ask: Any, scripted: ScriptedBroker) -> None:
+    """The report lacks partitions whose leader just changes, or does not answer in time."""
+    move = ("partition", "move", "orders/0", "--to", "1,4", "--wait", "--timeout")
+    scripted.answers[REPLICAS] = 200, {"version": 21}
+    scripted.answers["/v1/partitions/reconfigurations"] = 200, []
+    states = [make_partition(leader, in_sync=[1], behind=[4]) for leader in (-1, 3, 1)]
+    for state, why in zip(states, ("replicas leads", "replicas leads", "node 4 is not in sync"), strict=True):
+        scripted.answers["/v1/partitions/kafka/orders/0"] = 200, state
+        assert why in ask(*move, "0.02", expect=1).err
+    scripted.answers["/v1/partitions/kafka/orders/0"] = 200, AnswerSequence(*states, make_partition(1, in_sync=[1, 4]))
+    assert ask(*move, "60").out == "orders/0 is on nodes 1, 4\n"
 
 
 def test_a_version_conflict_of_two_operators_is_reported(ask: Any, scripted: ScriptedBroker) -> None:

@@ -16,7 +16,7 @@ from raftlog.cli.operator_verbs import (
 from raftlog.cli.options import option, parse_partition
 from raftlog.cli.tables import Columns, format_count, format_nodes, format_rate, format_size, show, table_of
 from raftlog.client import BrokerClient
-from raftlog.values.placement import AssignmentVersion, Reconfiguration
+from raftlog.values.placement import AssignmentVersion, NamespacePartition, Reconfiguration
 
 _STATUS_COMMAND = "raftlog partition moves"
 _NODE_DIGITS_MAX = len(str((1 << 31) - 1))
@@ -71,10 +71,18 @@ async def _start_move(
         """Return how much of the partition is moved."""
         rows = await client.admin.reconfigurations()
         found = next((row for row in rows if (row.topic, row.partition) == (topic, number)), None)
-        return WaitProgress(True, "") if found is None else _measure_progress(found)
+        return _check_end(await client.admin.partition(topic, number)) if found is None else _measure_progress(found)
 
     await wait(read_progress, f"move of {topic}/{number}", timeout_s, _STATUS_COMMAND)
     return answer
+
+
+def _check_end(found: NamespacePartition) -> WaitProgress:
+    """Return whether a move that no broker reports has ended; its leader may just have changed or been too busy."""
+    behind = [replica.node_id for replica in found.replicas if not replica.in_sync]
+    if found.leader_id not in [replica.node_id for replica in found.replicas]:
+        return WaitProgress(False, "none of the new replicas leads yet")
+    return WaitProgress(not behind, f"node {format_nodes(behind)} is not in sync" if behind else "")
 
 
 def _measure_progress(move: Reconfiguration) -> WaitProgress:
