@@ -17,8 +17,7 @@
     │   │   └── DiskRefused     its disk is stale, copied or retired; the next start takes a new disk uuid
     │   ├── VersionConflict     compare and set: the object was changed meanwhile
     │   ├── UnknownGroup        no consumer group of that name
-    │   ├── UnknownMember       the group has no such member (any more): join again as a new one
-    │   ├── StaleGeneration     a member's generation is not the group's: join again
+    │   ├── UnknownMember · StaleGeneration   not (any more) a member, or not in this generation: join again
     │   ├── FencedInstance      another member took over this static instance
     │   ├── InconsistentProtocol   a member that shares no protocol with the others
     │   ├── GroupNotEmpty       the operation needs an empty group
@@ -26,9 +25,8 @@
     │   ├── OutOfOrderSequence  a producer's sequence that jumps: an earlier batch is missing
     │   ├── ProducerFenced      a newer epoch of this producer id has written
     │   ├── InvalidProducerMapping   a producer id that is not that of the transactional id
-    │   ├── InvalidTransactionState   the transaction's state rules the operation out
+    │   ├── UnknownTransaction · InvalidTransactionState   no such transaction, or not in a state for this
     │   ├── CoordinatorFenced   a marker of an older coordinator of the transaction
-    │   ├── UnknownTransaction  no transaction of that transactional id
     │   ├── FencedLeaderEpoch   a leader epoch older than the leader's
     │   ├── UnknownProducer     a producer id that has expired or was never allocated, or a sequence not begun at 0
     │   ├── UnknownUser · UserExists
@@ -39,6 +37,7 @@
     │   ├── EntriesTrimmed      entries that were trimmed from the log of a Raft group
     │   └── NotAtBatchBorder    a cut inside a batch; carries the borders around it
     ├── Unavailable             not now; the same call may succeed later
+    │   ├── BrokerNotReady      a broker that starts or stops: another one can serve the request
     │   ├── Overloaded          a bounded queue is full
     │   │   └── MemoryBudgetExceeded   requests or answers hold all of their memory budget
     │   ├── StorageFull         the disk has no room; reads and deletes go on
@@ -48,11 +47,9 @@
     │   ├── NoLeader            the partition has no leader until the deadline
     │   ├── NotEnoughReplicas   fewer replicas than `min.insync.replicas` can be reached
     │   ├── OffsetNotAvailable  a new leader has no current high watermark yet (KIP-207)
-    │   ├── CoordinatorLoading  a new coordinator still loads its groups
-    │   ├── RebalanceInProgress the group rebalances: join again
+    │   ├── CoordinatorLoading · RebalanceInProgress   the coordinator loads its groups, or the group rebalances
     │   ├── GroupFull           a bound on members or groups is reached
-    │   ├── ConcurrentTransactions   an earlier transaction of the producer is still ending
-    │   ├── UnstableOffsets     offsets that an open transaction may still change
+    │   ├── ConcurrentTransactions · UnstableOffsets   an earlier transaction, or that of the offsets, is open
     │   ├── ChangeRefused       a change of the Raft configuration that cannot be made now
     │   ├── LogDamaged          a damaged log refuses appends until `raftlog log recover`
     │   └── LogClosed           closed, or stopped by a failed sync
@@ -125,8 +122,7 @@ class UndecodableBatch(InvalidBatch):
     """Stored batch with a correct CRC whose records cannot be decoded: its producer wrote it so.
 
     `offset` is that of the first record that cannot be decoded; readers return the records before it. Readers do not
-    skip the batch by themselves: seek to `next_offset`, which follows it, or read the batch as it is stored.
-    """
+    skip the batch by themselves: seek to `next_offset`, which follows it, or read the batch as it is stored."""
 
     def __init__(
         self, base_offset: int, offset: int, next_offset: int, why: str, topic: str = "", partition: int = -1
@@ -315,6 +311,10 @@ class NotAtBatchBorder(RequestError):
 
 class Unavailable(RaftlogError):
     """Base of the errors of operations that are refused for now, and may succeed later."""
+
+
+class BrokerNotReady(Unavailable):
+    """Refusal by a broker that starts or stops, before it did anything: another broker can serve the request."""
 
 
 class Overloaded(Unavailable):

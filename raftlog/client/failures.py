@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from raftlog.errors import (
+    BrokerNotReady,
     DeadlineExceeded,
     InvalidArgument,
     LogClosed,
@@ -75,6 +76,8 @@ def failure_of(code: int, status: int, message: str, outcome: object, fields: Ma
         return _make_undecodable(message, undecodable)
     if fields.get("topic_exists") is True:
         return TopicExists(message)
+    if fields.get("not_ready") is True:
+        return BrokerNotReady(message)
     if kind is None or kind.outcome == "unknown":
         kind = RequestError if 400 <= status < 500 else Unavailable
     return kind(message)
@@ -109,4 +112,4 @@ def _make_undecodable(message: str, fields: Mapping[str, Any]) -> RaftlogError:
 
 def is_temporary(error: RaftlogError) -> bool:
     """Return whether a refusal may end soon, unlike a full disk or a damaged or closed log."""
-    return type(error) in (Unavailable, Overloaded, NotListening)
+    return type(error) in (Unavailable, BrokerNotReady, Overloaded, NotListening)

@@ -20,7 +20,7 @@ from raftlog.client.failures import NotListening, error_of
 from raftlog.client.leaders import LeaderCache, LeaderTarget
 from raftlog.client.slow_answers import SlowAnswers
 from raftlog.context import AsyncClosedAtExit
-from raftlog.errors import InvalidArgument, LogClosed, OutcomeUnknown, RaftlogError, Unavailable
+from raftlog.errors import BrokerNotReady, InvalidArgument, LogClosed, OutcomeUnknown, RaftlogError, Unavailable
 from raftlog.security.client_tls import describe_failure
 from raftlog.types import Buffer
 
@@ -92,12 +92,14 @@ class HttpTransport(AsyncClosedAtExit):
         """Send a request and read the answer.
 
         Raises the error that the broker reported, `Unavailable` when no broker could be reached, and `OutcomeUnknown`
-        when a request that changes state was sent and not answered, and no later attempt succeeded. `only_reads`: the
-        request changes nothing, whatever its method. With a `target` the target's leader is tried first. `wait_s`: time
-        that the broker may hold the answer back; a second later the wait is logged."""
+        when a request that changes state was sent and not answered, and no later attempt succeeded. A broker that
+        starts or stops did nothing, so the next one is tried. `only_reads`: the request changes nothing, whatever its
+        method. With a `target` the target's leader is tried first. `wait_s`: time that the broker may hold the answer
+        back; a second later the wait is logged."""
         path_and_query = f"{path}?{urlencode(query)}" if query else path
         reasons, refused = [], True
         lost: str | None = None
+        not_ready: BrokerNotReady | None = None
         for address in self._list_addresses(target):
             if self._session.closed:
                 raise LogClosed("the client is closed")
@@ -122,11 +124,17 @@ class HttpTransport(AsyncClosedAtExit):
             self._learn(target, address, answer)
             if answer.status >= 400:
                 reported = _error_of(answer, method)
+                if isinstance(reported, BrokerNotReady):
+                    not_ready, refused = reported, False
+                    reasons.append(f"{address}: {reported}")
+                    continue
                 raise reported if lost is None else OutcomeUnknown(f"{lost}, and may have been done; then: {reported}")
             return answer
         failure = f"no broker answers ({'; '.join(reasons)}); check that it runs and that the address is right"
         if lost is not None:
             raise OutcomeUnknown(f"{method} {path} was sent, and may have been done: {failure}")
+        if not_ready is not None:
+            raise not_ready
         raise (NotListening if refused else Unavailable)(failure)
 
     async def _send(

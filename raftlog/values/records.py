@@ -32,8 +32,8 @@ class UndecodableRange(Value, frozen=True):
 class ErrorBody(Value, frozen=True, kw_only=True):
     """Body of every error: problem, place and remedy.
 
-    The offsets are the bounds of the log, for an offset out of range; `topic_exists` is true if a topic of
-    that name exists, because the code is that of any bad request."""
+    The offsets are the bounds of the log, for an offset out of range. Two errors share their codes with others:
+    `topic_exists` is true if a topic of that name exists, and `not_ready` if this broker starts or stops."""
 
     error_code: ErrorCode
     message: str
@@ -42,6 +42,7 @@ class ErrorBody(Value, frozen=True, kw_only=True):
     end_offset: Count | UnsetType = UNSET
     undecodable: UndecodableRange | UnsetType = UNSET
     topic_exists: bool | UnsetType = UNSET
+    not_ready: bool | UnsetType = UNSET
 
 
 class ProducedRecord(Value, frozen=True):

@@ -102,9 +102,10 @@ def test_an_answer_of_another_program_is_classified_by_its_status(status: int, k
         assert str(status) in str(error)
 
 
-def test_an_existing_topic_is_distinguished_from_other_bad_requests() -> None:
-    error = error_of(*error_body(errors.TopicExists("what was wrong")))
-    assert type(error) is errors.TopicExists
+@pytest.mark.parametrize("kind", [errors.TopicExists, errors.BrokerNotReady])
+def test_an_error_that_shares_its_code_with_others_has_its_own_class(kind: type[errors.RaftlogError]) -> None:
+    error = error_of(*error_body(kind("what was wrong")))
+    assert type(error) is kind
     assert (error.outcome, str(error)) == ("failed", "what was wrong")
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from raftlog.client.failures import NotListening
 from raftlog.client.transport import HttpTransport
-from raftlog.errors import OutcomeUnknown, Overloaded, Unavailable
+from raftlog.errors import BrokerNotReady, OutcomeUnknown, Overloaded, Unavailable
 
 NO_CONTENT = b"HTTP/1.1 204 No Content\r\n\r\n"
 
@@ -105,3 +105,27 @@ async def test_a_broker_that_refuses_a_request_is_not_asked_first_later() -> Non
             with pytest.raises(Overloaded):
                 await transport.request("GET", "/t", timeout_s=5, repeatable=True)
         assert transport._list_addresses(None)[0] == lossy
+
+
+def make_refusal(node: int) -> bytes:
+    """Return the answer of a broker that stops."""
+    body = f'{{"error_code":50302,"message":"node {node} stops","outcome":"failed","not_ready":true}}'.encode()
+    return b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_a_request_goes_on_to_the_next_broker_when_one_stops(method: str) -> None:
+    """A stopping broker did nothing, so even a request that must not be repeated may be sent to another one."""
+    stopping, other = LossyBroker(make_refusal(1)), LossyBroker(NO_CONTENT)
+    async with stopping as first, other as second, HttpTransport([first, second]) as transport:
+        assert (await transport.request(method, "/t", timeout_s=5, repeatable=False)).status == 204
+        assert (stopping.requests, other.requests) == (1, 1)
+
+
+async def test_the_refusal_is_raised_when_all_brokers_stop() -> None:
+    one, two = LossyBroker(make_refusal(1)), LossyBroker(make_refusal(2))
+    async with one as first, two as second, HttpTransport([first, second]) as transport:
+        with pytest.raises(BrokerNotReady, match="node 2 stops"):
+            await transport.request("GET", "/t", timeout_s=5, repeatable=True)
+        with pytest.raises(BrokerNotReady, match="node 2 stops"):
+            await transport.request("GET", "/t", timeout_s=5, repeatable=True)
