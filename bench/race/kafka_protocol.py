@@ -164,7 +164,7 @@ class KafkaProtocolLoad:
         return self._run_go("offered", OFFERED_PER_S, OFFERED_S, OFFERED_CONNECTIONS, SMALL_BYTES)
 
     def _run_go(self, load: str, *shape: int) -> Values:
-        """Run a load of the Go program on a new topic: a JVM compiles for longer than the load runs."""
+        """Run a load of the Go program on a new topic."""
         topic = self._create_topic(1)
         command = [str(packages.go_program(_HERE / "load")), "kafka", load, topic, *map(str, shape)]
         return self._require_success(json.loads(run_generator(command, self._environment).splitlines()[-1]))

@@ -1,5 +1,6 @@
-// Load of single records on NATS JetStream, etcd, Redis Streams, and Kafka and raftlog over the Kafka protocol, each
-// through its own Go client with its defaults. kafka has only closed and offered.
+// Load of single records on NATS JetStream, etcd and Redis Streams, each through its own Go client with its defaults,
+// and on Kafka and raftlog over the Kafka protocol, on connections of its own (kafka.go). kafka has only closed and
+// offered.
 //
 // load SYSTEM create NAME | delete NAME | leader NAME | closed NAME CONNECTIONS SECONDS BYTES |
 // offered NAME RATE SECONDS CONNECTIONS BYTES | bulk NAME RECORDS BYTES | consume NAME RECORDS BYTES | gap NAME SECONDS
@@ -23,7 +24,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/redis/go-redis/v9"
-	"github.com/twmb/franz-go/pkg/kgo"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -125,21 +125,6 @@ func (r *redisConnection) put(ctx context.Context, _ string, value []byte) error
 		err = errors.New("no replica has the record")
 	}
 	return err
-}
-
-type kafkaConnection struct {
-	client *kgo.Client
-	topic  string
-}
-
-func openKafka(name string) *kafkaConnection {
-	c, err := kgo.NewClient(kgo.SeedBrokers(addresses...))
-	check(err)
-	return &kafkaConnection{c, name}
-}
-
-func (k *kafkaConnection) put(ctx context.Context, _ string, value []byte) error {
-	return k.client.ProduceSync(ctx, &kgo.Record{Topic: k.topic, Value: value}).FirstErr()
 }
 
 func open(system, name string) connection {
