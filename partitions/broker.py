@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Self
 
-from raftlog.errors import BrokerNotReady, RaftlogError, UnknownTopic
+from raftlog.errors import NotServing, RaftlogError, UnknownTopic
 from raftlog.partitions.addresses import join_host_port
 from raftlog.partitions.caller import Caller
 from raftlog.partitions.composition import BrokerParts
@@ -187,9 +187,9 @@ class Broker:
         return [broker.node_id for broker in self.metadata.state.all_brokers()]
 
     def check_ready(self) -> None:
-        """Raise `BrokerNotReady` while the broker starts or stops."""
+        """Raise `NotServing` while the broker starts or stops."""
         if not self.is_ready:
-            raise BrokerNotReady(f"node {self.node_id} is starting or stopping; retry, or use another broker")
+            raise NotServing(f"node {self.node_id} is starting or stopping; retry, or use another broker")
 
     async def _topic(self, name: str, deadline: Deadline) -> Topic:
         """Return the topic; ask the controller if it is unknown here. Raises `UnknownTopic`."""

@@ -37,7 +37,7 @@
     │   ├── EntriesTrimmed      entries that were trimmed from the log of a Raft group
     │   └── NotAtBatchBorder    a cut inside a batch; carries the borders around it
     ├── Unavailable             not now; the same call may succeed later
-    │   ├── BrokerNotReady      a broker that starts or stops: another one can serve the request
+    │   ├── NotServing          a broker that starts or stops: another one can serve the request
     │   ├── Overloaded          a bounded queue is full
     │   │   └── MemoryBudgetExceeded   requests or answers hold all of their memory budget
     │   ├── StorageFull         the disk has no room; reads and deletes go on
@@ -313,7 +313,7 @@ class Unavailable(RaftlogError):
     """Base of the errors of operations that are refused for now, and may succeed later."""
 
 
-class BrokerNotReady(Unavailable):
+class NotServing(Unavailable):
     """Refusal by a broker that starts or stops, before it did anything: another broker can serve the request."""
 
 

@@ -19,7 +19,8 @@ from jepsen.runner.finding import Finding, Findings
 
 FAULT_ERRORS: Final = frozenset(
     (
-        "Unavailable",  # there is no leader, or the broker starts or stops
+        "Unavailable",  # there is no leader
+        "NotServing",  # the broker starts or stops
         "NotListening",
         "Overloaded",
         "LogClosed",

@@ -9,10 +9,10 @@ from typing import Any
 import orjson
 
 from raftlog.errors import (
-    BrokerNotReady,
     DeadlineExceeded,
     InvalidArgument,
     LogClosed,
+    NotServing,
     OffsetOutOfRange,
     OutcomeUnknown,
     Overloaded,
@@ -77,7 +77,7 @@ def failure_of(code: int, status: int, message: str, outcome: object, fields: Ma
     if fields.get("topic_exists") is True:
         return TopicExists(message)
     if fields.get("not_ready") is True:
-        return BrokerNotReady(message)
+        return NotServing(message)
     if kind is None or kind.outcome == "unknown":
         kind = RequestError if 400 <= status < 500 else Unavailable
     return kind(message)
@@ -112,4 +112,4 @@ def _make_undecodable(message: str, fields: Mapping[str, Any]) -> RaftlogError:
 
 def is_temporary(error: RaftlogError) -> bool:
     """Return whether a refusal may end soon, unlike a full disk or a damaged or closed log."""
-    return type(error) in (Unavailable, BrokerNotReady, Overloaded, NotListening)
+    return type(error) in (Unavailable, NotServing, Overloaded, NotListening)

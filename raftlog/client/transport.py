@@ -20,7 +20,7 @@ from raftlog.client.failures import NotListening, error_of
 from raftlog.client.leaders import LeaderCache, LeaderTarget
 from raftlog.client.slow_answers import SlowAnswers
 from raftlog.context import AsyncClosedAtExit
-from raftlog.errors import BrokerNotReady, InvalidArgument, LogClosed, OutcomeUnknown, RaftlogError, Unavailable
+from raftlog.errors import InvalidArgument, LogClosed, NotServing, OutcomeUnknown, RaftlogError, Unavailable
 from raftlog.security.client_tls import describe_failure
 from raftlog.types import Buffer
 
@@ -99,7 +99,7 @@ class HttpTransport(AsyncClosedAtExit):
         path_and_query = f"{path}?{urlencode(query)}" if query else path
         reasons, refused = [], True
         lost: str | None = None
-        not_ready: BrokerNotReady | None = None
+        not_ready: NotServing | None = None
         for address in self._list_addresses(target):
             if self._session.closed:
                 raise LogClosed("the client is closed")
@@ -124,7 +124,7 @@ class HttpTransport(AsyncClosedAtExit):
             self._learn(target, address, answer)
             if answer.status >= 400:
                 reported = _error_of(answer, method)
-                if isinstance(reported, BrokerNotReady):
+                if isinstance(reported, NotServing):
                     not_ready, refused = reported, False
                     reasons.append(f"{address}: {reported}")
                     continue

@@ -102,7 +102,7 @@ def test_an_answer_of_another_program_is_classified_by_its_status(status: int, k
         assert str(status) in str(error)
 
 
-@pytest.mark.parametrize("kind", [errors.TopicExists, errors.BrokerNotReady])
+@pytest.mark.parametrize("kind", [errors.TopicExists, errors.NotServing])
 def test_an_error_that_shares_its_code_with_others_has_its_own_class(kind: type[errors.RaftlogError]) -> None:
     error = error_of(*error_body(kind("what was wrong")))
     assert type(error) is kind

@@ -6,7 +6,7 @@ import pytest
 
 from raftlog.client.failures import NotListening
 from raftlog.client.transport import HttpTransport
-from raftlog.errors import BrokerNotReady, OutcomeUnknown, Overloaded, Unavailable
+from raftlog.errors import NotServing, OutcomeUnknown, Overloaded, Unavailable
 
 NO_CONTENT = b"HTTP/1.1 204 No Content\r\n\r\n"
 
@@ -125,7 +125,7 @@ async def test_a_request_goes_on_to_the_next_broker_when_one_stops(method: str) 
 async def test_the_refusal_is_raised_when_all_brokers_stop() -> None:
     one, two = LossyBroker(make_refusal(1)), LossyBroker(make_refusal(2))
     async with one as first, two as second, HttpTransport([first, second]) as transport:
-        with pytest.raises(BrokerNotReady, match="node 2 stops"):
+        with pytest.raises(NotServing, match="node 2 stops"):
             await transport.request("GET", "/t", timeout_s=5, repeatable=True)
-        with pytest.raises(BrokerNotReady, match="node 2 stops"):
+        with pytest.raises(NotServing, match="node 2 stops"):
             await transport.request("GET", "/t", timeout_s=5, repeatable=True)

@@ -11,9 +11,9 @@ from typing import Any
 
 from raftlog.api.codes import INTERNAL
 from raftlog.errors import (
-    BrokerNotReady,
     DescriptorsExhausted,
     MemoryBudgetExceeded,
+    NotServing,
     OffsetOutOfRange,
     RaftlogError,
     TopicExists,
@@ -49,7 +49,7 @@ def error_body(error: RaftlogError | HttpProblem) -> tuple[int, bytes]:
         more = {"undecodable": UndecodableRange(error.base_offset, error.offset, error.next_offset)}
     elif isinstance(error, TopicExists):
         more = {"topic_exists": True}  # it shares its code with every bad request
-    elif isinstance(error, BrokerNotReady):
+    elif isinstance(error, NotServing):
         more = {"not_ready": True}
     return status, _encode_error(code, str(error), error.outcome, **more)
 
