@@ -106,7 +106,14 @@ class BrokerParts:
         self.leaving = ReplicaRemoval(node, metadata, self.assignments.remove)
         self.assignments.on_step = self.moves.on_step
         self.assignments.on_made = self.leaving.run_soon
-        self.balancer = Balancer(node, metadata, self.moves, lambda: balancer_settings(metadata.state), random)
+        self.balancer = Balancer(
+            node,
+            metadata,
+            self.moves,
+            lambda: balancer_settings(metadata.state),
+            random,
+            lambda: self.assignments.is_settled,
+        )
         self.recovering = RecoveryExecution(node, metadata, self.assignments)
         # the cluster
         load = LoadMeter(node, self.counters, lambda: self.assignments.replicas)

@@ -105,7 +105,10 @@ REQUESTS: Final[dict[str, tuple[Any, Any]]] = {
     "control.bootstrap": (RECORD, None),
     "control.replace": ([3_000, REGISTRATION], ["later", "it answers"]),
     "moves.membership": ([GROUP, DISK], True),
-    "balancing.moving": ([9, Rows([GROUP]), True], [3, Rows([[GROUP, Rows([2]), Rows([1])]]), Rows([GROUP]), HASH]),
+    "balancing.moving": (
+        [9, Rows([GROUP]), True],
+        [3, Rows([[GROUP, Rows([2]), Rows([1])]]), Rows([GROUP]), HASH, True],
+    ),
     "balancing.report": (
         None,
         ["ready", "continuous", Rows([1]), Rows([2]), 1.5, 0, 2, Rows(["why"]), Rows([["t", 0, 3, "no host"]])],

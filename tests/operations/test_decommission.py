@@ -1,11 +1,15 @@
 """A broker is emptied and removed, or the reason against it is reported; the request can be cancelled."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
+from uuid import UUID
 
 import pytest
 
-from raftlog.errors import IdentityRefused, InvalidArgument, StorageError, Unavailable, UnknownBroker
+from raftlog.errors import IdentityRefused, InvalidArgument, StorageError, StorageFull, Unavailable, UnknownBroker
+from raftlog.partitions.controller.machine import CreateTopic
+from raftlog.storage.roll import Roll
 from raftlog.values.brokers import Decommission
 from tests.brokers.conftest import Brokers, brokers_in
 from tests.operations.conftest import assigned_nodes, soon, voters, write
@@ -138,3 +142,26 @@ async def test_a_decommission_survives_a_failure_of_the_controllers_leader(four:
 
 async def _is_healthy(brokers: Brokers, asked: int) -> bool:
     return (await brokers[asked].health(deadline=soon())).is_healthy
+
+
+async def test_a_broker_stays_until_it_has_created_a_first_replica_that_its_partition_needs(four: Brokers) -> None:
+    """The other replicas of a new partition are filled from its first ones, which a full disk delays here."""
+    create_groups = four[4].node.create_groups
+    attempts = 0
+
+    async def refuse(creations: Sequence[tuple[Roll, str | None]]) -> None:
+        nonlocal attempts
+        attempts += 1
+        raise StorageFull("planned: no room")
+
+    four[4].node.create_groups = refuse  # type: ignore[method-assign]
+    first = ((four[1].metadata.state.brokers[4].replica,),)
+    await four[1].metadata.submit(CreateTopic("t", UUID(int=9), first, (), 5_000), soon())
+    await four[1].operations.brokers.decommission(4, deadline=soon())
+    await until(lambda: 4 not in assigned_nodes(four[1], "t"))
+    before = attempts
+    await until(lambda: attempts >= before + 3 or four[4].node.ended.done())
+    assert 4 in four[1].metadata.state.brokers
+    four[4].node.create_groups = create_groups  # type: ignore[method-assign]
+    await until(lambda: 4 not in four[1].metadata.state.brokers)
+    await write(four[1], "t", b"x")

@@ -106,6 +106,11 @@ class Assignments(BackgroundLoop):
         self._settled.clear()
         self._changed.set()
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether the replicas match the controller's state."""
+        return self._settled.is_set()
+
     async def wait_until_settled(self, deadline: Deadline) -> bool:
         """Wait until the replicas match the controller's state; return False if the deadline passes first."""
         try:

@@ -63,12 +63,13 @@ class Balancer(BackgroundLoop):
         moves: Moves,
         settings: Callable[[], BalancerSettings],
         random: Random,
+        is_settled: Callable[[], bool],
     ) -> None:
         """Create an idle balancer, which works while this process leads the controller.
 
-        `settings` returns its present settings."""
+        `settings` returns its present settings; `is_settled`: whether this broker has created all its replicas."""
         self._node, self._metadata, self._settings, self._random = node, metadata, settings, random
-        self._progress = BrokerProgress(node, metadata, moves)
+        self._progress = BrokerProgress(node, metadata, moves, is_settled)
         self._changed = asyncio.Event()
         self._tenure: Tenure | None = None
         self._planning: PlanningTask
@@ -201,7 +202,7 @@ class Balancer(BackgroundLoop):
             return {}
         heard = [broker.node_id for broker in state.all_brokers() if tenure.availability.is_reachable(broker.node_id)]
         keys = [name.group_id.bytes for name in tenure.running_moves]
-        with_led = any(each.node_id not in heard and not state.load(each.replica).replicas for each in draining)
+        with_led = any(not state.load(each.replica).replicas for each in draining)
         reports = await self._progress.ask(heard, keys, deadline_in(_ASK_MS), with_led=with_led)
         if self._leads(tenure):
             tenure.apply_reports(reports, self._metadata.state, self._node.loop.time())

@@ -9,7 +9,7 @@ every broker."""
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final, NamedTuple
 
 from raftlog.errors import InvalidArgument, RaftlogError, Unavailable
@@ -50,6 +50,8 @@ class HeldReplicas(NamedTuple):
     arrived: list[GroupKey]
     led: bytes
     """Checksum (`summed`) of the groups that it leads, without the controller; empty unless requested."""
+    is_settled: bool = True
+    """Whether it has created all replicas that it should have."""
 
 
 def summed(keys: Iterable[GroupKey]) -> bytes:
@@ -60,8 +62,8 @@ def summed(keys: Iterable[GroupKey]) -> bytes:
 class BrokerProgress:
     """Requests between brokers for the progress of pending moves."""
 
-    def __init__(self, node: Node, metadata: ControllerHost, moves: Moves) -> None:
-        self._node, self._metadata, self._moves = node, metadata, moves
+    def __init__(self, node: Node, metadata: ControllerHost, moves: Moves, is_settled: Callable[[], bool]) -> None:
+        self._node, self._metadata, self._moves, self._is_settled = node, metadata, moves, is_settled
         node.on_request(MOVING, self._serve)
 
     async def ask(
@@ -85,7 +87,7 @@ class BrokerProgress:
         """Answer with the replicas and moves of this broker."""
         report = await self._report(request.header, request.deadline)
         moving = [[key, *map(list, move)] for key, move in report.moving.items()]
-        return Answer([report.held, moving, report.arrived, report.led])
+        return Answer([report.held, moving, report.arrived, report.led, report.is_settled])
 
     async def _report(self, header: Any, deadline: Deadline) -> HeldReplicas:
         """Return this broker's report for a request.
@@ -117,18 +119,19 @@ class BrokerProgress:
         held = len(groups) - (controller is not None and controller.bytes in groups)
         led = [key for key, group in groups.items() if group.core.has_own_term_commit] if with_led else []
         others = [key for key in led if controller is None or key != controller.bytes]
-        return HeldReplicas(held, moving, arrived, summed(others) if with_led else b"")
+        return HeldReplicas(held, moving, arrived, summed(others) if with_led else b"", self._is_settled())
 
 
 def _read_report(value: Any) -> HeldReplicas:
     """Return the report in an answer. Raises `Unavailable` if it is malformed."""
     try:
-        held, moving, arrived, led, *_ = value
+        held, moving, arrived, led, *added = value
         return HeldReplicas(
             held,
             {key: MovingPartition(tuple(missing), tuple(former)) for key, missing, former, *_ in moving},
             arrived,
             led,
+            added[0] if added else True,  # an older release does not report it
         )
     except (TypeError, ValueError):
         raise Unavailable("an answer about moving partitions cannot be read") from None

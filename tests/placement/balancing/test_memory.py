@@ -24,10 +24,15 @@ SETTINGS = BalancerSettings()
 
 
 def held_replicas(
-    held: int = 0, moving: dict[Name, MovingPartition] | None = None, arrived: tuple[Name, ...] = (), led: bytes = b""
+    held: int = 0,
+    moving: dict[Name, MovingPartition] | None = None,
+    arrived: tuple[Name, ...] = (),
+    led: bytes = b"",
+    *,
+    is_settled: bool = True,
 ) -> HeldReplicas:
     found = {name.group_id.bytes: way for name, way in (moving or {}).items()}
-    return HeldReplicas(held, found, [name.group_id.bytes for name in arrived], led)
+    return HeldReplicas(held, found, [name.group_id.bytes for name in arrived], led, is_settled)
 
 
 # availability
@@ -215,3 +220,16 @@ def test_a_stopped_broker_is_removed_when_no_partition_needs_it(
     assert not may(summed([first]), summed([]))
     assert not may(summed([first]), summed([first])), "two take themselves for its leader, and the other one has none"
     assert not may(b"", b""), "that was not asked for"
+
+
+def test_a_broker_that_has_replicas_to_create_is_removed_when_no_partition_needs_it(
+    drained_broker: tuple[Controller, RegisteredBroker],
+) -> None:
+    controller, broker = drained_broker
+    groups = [FIRST.group_id.bytes, SECOND.group_id.bytes]
+    there = {NodeId(4): held_replicas(0, led=summed([]), is_settled=False)}
+    for led, may in ((groups[:1], False), (groups, True)):
+        there[NodeId(1)] = held_replicas(2, led=summed(led))
+        assert may_remove(broker, controller.state, there, [replica(1)], is_settled=True) == may
+    there[NodeId(4)] = held_replicas(1, led=summed([]), is_settled=False)
+    assert not may_remove(broker, controller.state, there, [replica(1)], is_settled=True)
