@@ -381,6 +381,21 @@ def test_a_move_that_no_leader_reports_has_ended_once_a_new_replica_leads(ask: A
     assert ask(*move, "60").out == "orders/0 is on nodes 1, 4\n"
 
 
+def test_a_move_that_another_request_replaced_has_failed(ask: Any, scripted: ScriptedBroker) -> None:
+    """A cancelled move leaves the report of moves like one that has ended."""
+    move = ("partition", "move", "orders/0", "--to", "4,1", "--wait", "--timeout", "60")
+    scripted.answers[REPLICAS] = 200, {"version": 21}
+    moves, partition = "/v1/partitions/reconfigurations", "/v1/partitions/kafka/orders/0"
+    stale, cancelled = (make_partition(1, in_sync=[1, 3]) | {"version": version} for version in (20, 22))
+    scripted.answers[moves] = 200, AnswerSequence([MOVE | {"version": 21}], [])
+    scripted.answers[partition] = 200, AnswerSequence(stale, cancelled)
+    why = "error: move of orders/0: another request has replaced it, and assigned the partition to nodes "
+    assert ask(*move, expect=1).err.endswith(f"{why}1, 3\n")
+    elsewhere = MOVE | {"version": 22, "current_replicas": [{"node_id": 2}, {"node_id": 3}]}
+    scripted.answers[moves] = 200, [elsewhere]
+    assert ask(*move, expect=1).err == f"{why}2, 3\n"
+
+
 def test_a_version_conflict_of_two_operators_is_reported(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers[REPLICAS] = 409, {"error_code": 40904, "message": "it has version 22", "outcome": "failed"}
     done = ask("partition", "move", "orders/0", "--to", "4", "--expected-version", "21", expect=1)

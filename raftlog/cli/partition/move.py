@@ -14,6 +14,7 @@ from raftlog.cli.operator_verbs import (
     watch_option,
 )
 from raftlog.cli.options import option, parse_partition
+from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.tables import Columns, format_count, format_nodes, format_rate, format_size, show, table_of
 from raftlog.client import BrokerClient
 from raftlog.values.placement import AssignmentVersion, NamespacePartition, Reconfiguration
@@ -67,11 +68,26 @@ async def _start_move(
     if not waits:
         return answer
 
+    def check_target(nodes: Sequence[int], version: int | None) -> bool:
+        """Return whether these are the ordered nodes. Raises `CommandFailed` for those of a later request."""
+        if set(nodes) != set(targets) and version is not None and version > answer.version:
+            raise CommandFailed(
+                f"move of {topic}/{number}: another request has replaced it, and assigned the partition to nodes "
+                f"{format_nodes(nodes)}"
+            )
+        return set(nodes) == set(targets)
+
     async def read_progress() -> WaitProgress:
-        """Return how much of the partition is moved."""
+        """Return how much of the partition is moved. Raises `CommandFailed` once another request replaced the move."""
         rows = await client.admin.reconfigurations()
         found = next((row for row in rows if (row.topic, row.partition) == (topic, number)), None)
-        return _check_end(await client.admin.partition(topic, number)) if found is None else _measure_progress(found)
+        if found is not None:
+            check_target(found.to_nodes, found.version)
+            return _measure_progress(found)
+        partition = await client.admin.partition(topic, number)
+        if not check_target([replica.node_id for replica in partition.replicas], partition.version):
+            return WaitProgress(False, "the asked broker does not have the new assignment yet")
+        return _check_end(partition)
 
     await wait(read_progress, f"move of {topic}/{number}", timeout_s, _STATUS_COMMAND)
     return answer
