@@ -9,6 +9,7 @@ import pytest
 
 from raftlog.errors import IdentityRefused, InvalidArgument, StorageError, StorageFull, Unavailable, UnknownBroker
 from raftlog.partitions.controller.machine import CreateTopic
+from raftlog.partitions.placement.balancing import tenure
 from raftlog.storage.roll import Roll
 from raftlog.values.brokers import Decommission
 from tests.brokers.conftest import Brokers, brokers_in
@@ -165,3 +166,17 @@ async def test_a_broker_stays_until_it_has_created_a_first_replica_that_its_part
     four[4].node.create_groups = create_groups  # type: ignore[method-assign]
     await until(lambda: 4 not in four[1].metadata.state.brokers)
     await write(four[1], "t", b"x")
+
+
+async def test_a_decommission_goes_on_when_the_disk_of_a_new_replica_has_no_room(
+    four: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tenure, "STUCK_S", 0.5)
+    await four[1].create_topic("t", 1, None, deadline=soon(), assignments=[[1, 2]])
+    await write(four[1], "t", b"x")
+    four[4].node.driver.room.min_free_bytes = 1 << 60
+    await four[1].operations.partitions.set_replicas("t", 0, [1, 4], deadline=soon())
+    await four[1].operations.brokers.decommission(2, deadline=soon())
+    await until(lambda: 2 not in four[1].metadata.state.brokers)
+    assert assigned_nodes(four[1], "t") == [1, 3]
+    await write(four[1], "t", b"y")

@@ -178,6 +178,7 @@ class Balancer(BackgroundLoop):
         """Ask the brokers, plan and submit changes; stop if a broker does not answer or the leadership is lost."""
         state, now = self._metadata.state, self._node.loop.time()
         tenure.availability.record({each.node_id: self._is_reachable(each.node_id) for each in state.brokers}, now)
+        tenure.record_full(self._planning.find_full_brokers(), now)
         tenure.record_environment(state, now)
         tenure.looked_at = now
         reports = await self._ask_brokers(tenure)

@@ -1,7 +1,8 @@
 """Next changes of the placement of replicas and leaders, most urgent first.
 
     1 drain     move replicas off draining brokers
-    2 repair    replace replicas on brokers that were away for too long, or that went away before they were filled
+    2 repair    replace replicas on brokers that were away for too long, or that went away or lost their room before
+                they were filled
     3 hosts     of two replicas on one host move one to another host; a topic with fewer replicas than it was created
                 with gets one more
     4 even      counts of replicas: in total, and of each topic                                  (`replica_counts`)

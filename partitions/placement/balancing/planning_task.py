@@ -13,6 +13,7 @@ from raftlog.partitions.placement.balancing.layout import BrokerMode, BrokerPlac
 from raftlog.partitions.placement.balancing.plan import Planner, PlanScope
 from raftlog.partitions.placement.balancing.report import BalancerSettings
 from raftlog.partitions.placement.balancing.tenure import Tenure
+from raftlog.types import NodeId
 
 _QUEUE_MAX: Final = 256
 """Limit of changes planned ahead."""
@@ -100,9 +101,13 @@ class PlanningTask:
 
     def _places(self) -> list[BrokerPlace]:
         """Return the brokers with the conditions for placing replicas, from their state, disk and settings."""
-        state, now, fitness = self._metadata.state, self._node.loop.time(), self._node.fitness_exchange.fitness
-        full = [broker.node_id for broker in state.brokers if fitness.is_full(broker.node_id, now)]
-        return self._tenure.places(state, full, self._settings(), now)
+        full = self.find_full_brokers()
+        return self._tenure.places(self._metadata.state, full, self._settings(), self._node.loop.time())
+
+    def find_full_brokers(self) -> list[NodeId]:
+        """Return the brokers that report that their disks have no room."""
+        now, fitness = self._node.loop.time(), self._node.fitness_exchange.fitness
+        return [broker.node_id for broker in self._metadata.state.brokers if fitness.is_full(broker.node_id, now)]
 
     def _plan_scope(self) -> PlanScope:
         """Return the kinds of changes to plan: all after an operator's order, else by the settings.

@@ -22,7 +22,7 @@ from raftlog.types import NodeId
 KEEP_PLACED_S: Final = 300.0
 """Time for which a partition stays where another source placed it, unless it has to move."""
 STUCK_S: Final = 30.0
-"""Time after which a broker that went away before its new replica was filled is replaced in the assignment."""
+"""Time after which a broker that is away, or has no room, before its new replica is filled is replaced."""
 SILENT_S: Final = 15.0
 """Time without a leader's report after which a partition counts as leaderless."""
 MOVES_STARTED_PER_S: Final = 6.0
@@ -70,6 +70,8 @@ class Tenure:
         self._ordered: dict[GroupName, int] = {}
         """Versions that were made by this balancer."""
         self._environment_digests: tuple[bytes, ...] = ()
+        self._full_since: dict[NodeId, float] = {}
+        """Time since which the disk of each of these brokers has had no room."""
         self._startable = 0.0
         self._counted_at = now
         """Time when the number of moves that may start was updated last."""
@@ -126,6 +128,10 @@ class Tenure:
         """Record that a new assignment of the partition is about to be submitted."""
         self.running_moves[name] = _RunningMove(MovingPartition(tuple(missing), ()), now, now)
 
+    def record_full(self, full: Collection[NodeId], now: float) -> None:
+        """Record the brokers whose disks have no room now."""
+        self._full_since = {node: self._full_since.get(node, now) for node in full}
+
     def record_ordered(self, name: GroupName, version: int) -> None:
         """Record the version of an assignment that this balancer made."""
         self._ordered[name] = version
@@ -134,7 +140,9 @@ class Tenure:
         """Return whether a moving partition cannot progress now, so that another move may start."""
         known = self.running_moves[name]
         is_leaderless = now - known.named_at >= SILENT_S
-        return is_leaderless or any(not self.availability.is_reachable(node) for node in known.reported.missing)
+        return is_leaderless or any(
+            node in self._full_since or not self.availability.is_reachable(node) for node in known.reported.missing
+        )
 
     def startable_moves(self, moves_max: int, now: float) -> float:
         """Return the number of further moves that may start, with at most `moves_max` running."""
@@ -155,22 +163,32 @@ class Tenure:
         found: dict[str, list[str]] = {}
         for name, known in self.running_moves.items():
             missing = [node for node in known.reported.missing if not self.availability.is_reachable(node)]
+            full = [node for node in known.reported.missing if node in self._full_since]
             if now - known.named_at >= SILENT_S:
                 why = "no leader reports the progress of the move"
             elif missing:
                 silent_s = max(self.availability.silent_s(node, now) for node in missing)
                 why = f"waits for node {missing[0]}, which was not heard for {silent_s:.0f} s"
+            elif full:
+                why = f"waits for node {full[0]}, whose disk has no room"
             else:
                 continue
             found.setdefault(why, []).append(name_in(state, name))
         return found
 
     def _stuck_partitions(self, settings: BalancerSettings, now: float) -> dict[GroupName, tuple[NodeId, ...]]:
-        """Return moving partitions whose new brokers disappeared before they had the data, with these brokers."""
+        """Return moving partitions whose new brokers disappeared before they had the data, with these brokers.
+
+        So do brokers without room: nothing else would end the move."""
         after_s = min(STUCK_S, settings.repair_after_s or STUCK_S)
+        full = {node for node, since in self._full_since.items() if now - since >= STUCK_S}
         found = {}
         for name, known in self.running_moves.items():
-            gone = tuple(node for node in known.reported.missing if self.availability.silent_s(node, now) >= after_s)
+            gone = tuple(
+                node
+                for node in known.reported.missing
+                if node in full or self.availability.silent_s(node, now) >= after_s
+            )
             if gone and now - known.named_at < SILENT_S:
                 found[name] = gone
         return found

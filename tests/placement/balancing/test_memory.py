@@ -101,6 +101,11 @@ def test_a_waiting_move_delays_no_other() -> None:
     assert tenure.under_way(1.0) == 0
     assert tenure.waits(controller.state, 1.0) == {"waits for node 4, which was not heard for 1 s": ["t/0"]}
     tenure.availability.record(heard, 2.0)
+    tenure.record_full([NodeId(4)], 2.0)
+    assert tenure.under_way(2.0) == 0
+    assert tenure.waits(controller.state, 2.0) == {"waits for node 4, whose disk has no room": ["t/0"]}
+    tenure.record_full([], 2.0)
+    assert tenure.under_way(2.0) == 1
     assert tenure.under_way(SILENT_S) == 0
     assert tenure.waits(controller.state, SILENT_S) == {"no leader reports the progress of the move": ["t/0"]}
 
@@ -141,6 +146,19 @@ def test_a_move_to_a_stopped_target_is_cancelled_after_a_time() -> None:
         assert not second.is_busy
     assert first.stuck == (4,)
     assert first.former == (3,)
+
+
+def test_a_move_to_a_full_disk_is_cancelled_after_a_time() -> None:
+    controller, tenure = Controller(), Tenure(1, 0.0)
+    controller.assign(FIRST, 1, 2, 4)
+    way = {NodeId(1): held_replicas(moving={FIRST: MovingPartition((NodeId(4),), (NodeId(3),))})}
+    for at in range(2 * int(STUCK_S)):
+        tenure.availability.record({1: True, 2: True, 3: True, 4: True}, float(at))
+        tenure.record_full([] if at == 9 else [NodeId(4)], float(at))
+        tenure.apply_reports(way, controller.state, float(at))
+        first, _ = tenure.placed(controller.state, SETTINGS, float(at))
+        assert first.is_busy == (at < 10 + STUCK_S)
+        assert first.stuck == (() if first.is_busy else (4,))
 
 
 # who has placed a partition
