@@ -1,6 +1,7 @@
 """Replicas that move between brokers during elections and crashes, and stray files in data directories."""
 
 import asyncio
+import errno
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from raftlog.partitions.deadline import deadline_in
 from raftlog.raft import Configuration, Ready, ReplicaId
 from raftlog.records import NewRecord, read_records
 from raftlog.runtime.replica.partition_replica import PartitionReplica
+from raftlog.storage.real_disk import RealDisk
 from tests.brokers.conftest import Brokers, brokers_in
 from tests.waiting import WITHIN_S, until
 
@@ -270,3 +272,34 @@ async def test_a_replica_with_a_lost_directory_is_refilled_by_its_leader(brokers
     await until(lambda: group.high_watermark == 50 and group.core.voting_position is None)
     await write(brokers[number], "t", b"more")
     assert len(await read(brokers[number], "t")) == 51
+
+
+async def test_a_stray_directory_stays_in_place_while_the_disk_is_full(
+    brokers: Brokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replica that needs its place waits for room, and the broker runs meanwhile."""
+    await brokers.stop(3)
+    for topic in ("t", "other"):
+        await brokers[1].create_topic(topic, 1, 2, deadline=deadline_in(10_000))
+        await write(brokers[1], topic, b"x")
+    shutil.copytree(tmp_path / "1" / "other" / "0", tmp_path / "3" / "t" / "0")
+    (tmp_path / "3" / "stray").mkdir()
+    await assign(brokers[1], "t", [1, 2, 3])
+    make_directory = RealDisk.make_directory
+    kept = tmp_path / "3" / ".raftlog" / "unknown"
+
+    def refuse(disk: RealDisk, path: str) -> None:
+        if path == str(kept):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        make_directory(disk, path)
+
+    with monkeypatch.context() as full:
+        full.setattr(RealDisk, "make_directory", refuse)
+        await brokers.start(3)
+        await brokers[3].metadata.barrier(deadline_in(10_000))
+        assert not brokers[3].node.ended.done()
+        assert find_group(brokers[3], "t") is None
+    await until(lambda: is_member_everywhere(brokers, "t", {1, 2, 3}))
+    assert await read(brokers[3], "t") == [b"x"]
+    assert (tmp_path / "3" / "stray").exists()
+    assert [each.name for each in kept.iterdir()] == ["0-0"]

@@ -33,6 +33,7 @@ from raftlog.runtime.log.replica_directory import move_aside
 from raftlog.runtime.process.abandonment import abandon
 from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.storage.roll import Roll
+from raftlog.storage.temporary_errors import TEMPORARY_ERRORS, make_refusal
 from raftlog.types import NodeId
 
 _logger = logging.getLogger(__name__)
@@ -130,7 +131,8 @@ class Assignments(BackgroundLoop):
     def set_aside_unknown(self) -> None:
         """Move directories without a group out of the way, and report them; their files are kept. Blocking.
 
-        Call it once the replicas match the state: a directory that a crash left incomplete has been reused by then."""
+        Without room or descriptors they stay in place. Call it once the replicas match the state: a directory that a
+        crash left incomplete has been reused by then."""
         driver = self._node.driver
         disk, data_dir = driver.disk, driver.data_dir
         known = self._paths_in_use()
@@ -141,8 +143,22 @@ class Assignments(BackgroundLoop):
             inner = [f"{path}/{child}" for child in disk.list_directory(path)]
             strangers = [each for each in inner if each not in known]
             for stranger in [path] if len(strangers) == len(inner) else strangers:
-                kept = move_aside(disk, data_dir, stranger)
+                try:
+                    kept = self._move_aside(stranger)
+                except Unavailable as error:
+                    _logger.warning("%s is not known to this broker; it stays in place: %s", stranger, error)
+                    continue
                 _logger.warning("%s is not known to this broker; it is kept in %s", stranger, kept)
+
+    def _move_aside(self, path: str) -> str:
+        """Move a directory out of the way; return its new path. Raises `StorageFull` and `DescriptorsExhausted`."""
+        driver = self._node.driver
+        try:
+            return move_aside(driver.disk, driver.data_dir, path)
+        except OSError as error:
+            if error.errno in TEMPORARY_ERRORS:
+                raise make_refusal(path, error, "add space, or move it away") from None
+            raise
 
     # callbacks of the groups
 
@@ -338,7 +354,7 @@ class Assignments(BackgroundLoop):
         for topic, number, *_ in missing:
             path, key = self._path(topic, number), topic.partitions[number].group_id.bytes
             if key not in driver.groups and driver.disk.exists(path):
-                kept = move_aside(driver.disk, driver.data_dir, path)
+                kept = self._move_aside(path)
                 _logger.warning("%s held files that the journal does not know; they are kept in %s", path, kept)
 
     # replicas for the broker
