@@ -2,6 +2,7 @@
 
 Simulated time, network and disks (`drivers`); the drivers, logs and journals are the real ones."""
 
+import errno
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
@@ -101,6 +102,33 @@ def test_a_crash_after_a_durable_removal_leaves_no_files() -> None:
         assert not world.disks[number - 1].exists(group.path)
         world.run_at(number, lambda: world.drivers[number].join_group(GROUP))
         world.run_until(lambda: world.group(number).core.last_id == world.group(world.leader()).core.last_id)
+
+
+@pytest.mark.parametrize("failing", ["make_directory", "rename"])
+def test_a_removal_frees_a_disk_without_room_for_the_trash(monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
+    with World(1) as world:
+        world.fill(world.leader(), 5)
+        driver, disk, path = world.drivers[1], world.disks[0], world.group(1).path
+        before = getattr(disk, failing)
+        refused: list[object] = []
+
+        def refuse(*arguments: object) -> object:
+            if any("trash" in str(argument) for argument in arguments):
+                refused.append(arguments)
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return before(*arguments)
+
+        monkeypatch.setattr(disk, failing, refuse)
+        world.run_at(1, lambda: driver.remove_group(GROUP.bytes))
+        world.run_until(lambda: not driver.persister.is_leaving(GROUP.bytes) or bool(world.failures))
+        assert not world.failures
+        assert refused
+        world.crash(1, power=True)
+        assert not disk.exists(path)
+        monkeypatch.undo()
+        world.start(1)
+        assert not world.drivers[1].groups
+        assert not world.failures
 
 
 def test_a_group_cannot_be_created_twice() -> None:

@@ -26,6 +26,7 @@ from raftlog.storage.directory import (
 from raftlog.storage.disk import Disk
 from raftlog.storage.recovery import read_roll, segment_bases
 from raftlog.storage.segment import open_for_reading
+from raftlog.storage.temporary_errors import FULL_ERRORS
 
 _logger = logging.getLogger(__name__)
 REPLICA = "replica"
@@ -151,8 +152,14 @@ def _end_move(disk: Disk, data_dir: str, path: str) -> None:
     if not disk.exists(parent):
         return
     disk.sync([], [parent, internal_path(data_dir, _TRASH)])
+    _remove_empty_parent(disk, data_dir, path)
+
+
+def _remove_empty_parent(disk: Disk, data_dir: str, path: str) -> None:
+    """Remove the directory of a topic that has no partitions here any more."""
+    parent = path.rpartition("/")[0]
     if parent != data_dir and not disk.list_directory(parent):
-        disk.remove_directory(parent)  # of a topic without partitions here
+        disk.remove_directory(parent)
 
 
 def move_aside(disk: Disk, data_dir: str, path: str) -> str:
@@ -187,12 +194,20 @@ class Trash:
     def take(self, path: str, group_id: uuid.UUID) -> None:
         """Rename an unused directory into the trash, durably; the next `empty` deletes it.
 
-        Raises `OSError`; after that it may be called again."""
+        A disk without room for that is freed at once: what a crash leaves is removed at the next start. Raises
+        `OSError`; after that it may be called again."""
         self._is_empty = False
-        if self._disk.exists(path):
-            move_to_trash(self._disk, self._data_dir, path, group_id)
-        else:  # an earlier attempt failed after the renaming
+        if not self._disk.exists(path):  # an earlier attempt failed after the renaming
             _end_move(self._disk, self._data_dir, path)
+            return
+        try:
+            move_to_trash(self._disk, self._data_dir, path, group_id)
+        except OSError as error:
+            if error.errno not in FULL_ERRORS or not self._disk.exists(path):
+                raise
+            delete_tree(self._disk, path)
+            self._disk.sync([], [path.rpartition("/")[0]])
+            _remove_empty_parent(self._disk, self._data_dir, path)
 
     def mark_not_empty(self) -> None:
         """Record that another function moved a directory into the trash."""
