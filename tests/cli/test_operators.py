@@ -311,6 +311,15 @@ def test_maintenance_is_switched_on_and_off(ask: Any, scripted: ScriptedBroker) 
     ]
 
 
+def test_a_maintenance_that_another_request_ended_has_failed(ask: Any, scripted: ScriptedBroker) -> None:
+    scripted.answers["PUT /v1/brokers/3/maintenance"] = 200, {"node_id": 3, "draining": True, "version": 4}
+    ended = {"node_id": 3, "draining": False, "version": 5}
+    scripted.answers["/v1/brokers/3/maintenance"] = 200, AnswerSequence({"node_id": 3, **MAINTENANCE}, ended)
+    why = "error: node 3 is not in maintenance mode: another request has just ended it\n"
+    assert ask("broker", "maintenance", "enable", "3", "--wait", expect=1).err.endswith(why)
+    assert ask("broker", "maintenance", "enable", "3", expect=1).err == why
+
+
 def test_brokers_in_maintenance_are_listed(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers["/v1/brokers"] = 200, [BROKER, DOWN]
     _, first, second = split_cells(ask("broker", "maintenance", "status").out)

@@ -17,6 +17,7 @@ from raftlog.cli.operator_verbs import (
     wait_options,
     watch_option,
 )
+from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.tables import Columns, format_count, show, table_of
 from raftlog.client import BrokerClient
 from raftlog.values.brokers import Maintenance, MaintenanceStatus
@@ -40,6 +41,8 @@ def maintenance() -> None:
 def enable(node: int, expected_version: int | None, waits: bool, timeout_s: float, verb: OperatorVerb) -> None:
     """Put the broker NODE into maintenance mode: it leads no partitions until `disable`, also after restarts."""
     found = verb.ask(lambda client: _start_maintenance(client, node, expected_version, waits, timeout_s))
+    if not found.draining:
+        raise CommandFailed(f"node {node} is not in maintenance mode: another request has just ended it")
     if found.finished:
         verb.output(found, f"node {node} is in maintenance mode and leads {_describe_led(found)}")
         return
