@@ -55,6 +55,11 @@ from jepsen.simulation.report import failure_json, failure_text, git_revision
 @click.option(
     "--lost-files", is_flag=True, help="Small files of brokers are cut, emptied and removed; only with --level broker."
 )
+@click.option(
+    "--early-changes",
+    is_flag=True,
+    help="New topics are moved, deleted and extended within milliseconds; only with --level broker.",
+)
 @click.option("--growth", is_flag=True, help="Topics get more partitions; only with --level broker.")
 @click.option("--kafka", is_flag=True, help="Brokers serve Kafka's protocol, too; only with --level broker.")
 @click.option("--transactions", is_flag=True, help="As --kafka, and clients write in transactions, too.")
@@ -71,6 +76,7 @@ def main(
     unordered_syncs: bool,
     cut_ambushes: bool,
     lost_files: bool,
+    early_changes: bool,
     growth: bool,
     kafka: bool,
     transactions: bool,
@@ -95,10 +101,11 @@ def main(
         if level != "broker":
             raise click.UsageError("--lost-files is for --level broker")
         shape["lost_files"] = True
-    if growth:
-        if level != "broker":
-            raise click.UsageError("--growth is for --level broker")
-        shape["growth"] = True
+    for name, is_wanted in (("early-changes", early_changes), ("growth", growth)):
+        if is_wanted and level != "broker":
+            raise click.UsageError(f"--{name} is for --level broker")
+        if is_wanted:
+            shape[name.replace("-", "_")] = True
     for name, is_wanted in (("kafka", kafka), ("transactions", transactions)):
         if is_wanted and level != "broker":
             raise click.UsageError(f"--{name} is for --level broker")

@@ -56,6 +56,7 @@ def shape_of(
     unordered_syncs: bool,
     cut_ambushes: bool = False,
     lost_files: bool = False,
+    early_changes: bool = False,
     growth: bool = False,
     kafka: bool = False,
     transactions: bool = False,
@@ -66,6 +67,7 @@ def shape_of(
     wanted = {
         " --unordered-syncs": unordered_syncs,
         " --lost-files": lost_files,
+        " --early-changes": early_changes,
         " --growth": growth,
         " --kafka": kafka,
         " --transactions": transactions,

@@ -15,6 +15,7 @@ from uuid import UUID
 from jepsen.checkers import Send
 from jepsen.simulation.brokers.cluster import BrokerCluster
 from jepsen.simulation.brokers.final_orders import FinalRequests
+from jepsen.simulation.brokers.machine import DATA_DIR
 from jepsen.simulation.brokers.nemesis import Nemesis
 from jepsen.simulation.brokers.workload.administrators import Topic
 from jepsen.simulation.brokers.workload.clients import KnownTopic
@@ -32,6 +33,7 @@ from raftlog.runtime.journal.operations import GroupKey
 from raftlog.types import TopicPartition
 
 LOOK_S: Final = 0.2
+TRASH: Final = f"{DATA_DIR}/.raftlog/trash"
 WRITES_S: Final = 2.0
 GOSSIP_S: Final = 60.0
 """Seconds after healing within which each broker has received gossip about all others."""
@@ -54,8 +56,9 @@ class Convergence:
         self.workload.keep_members_in_groups()
         self._wait_for_none(options.start_s, "metadata-differs", self._differing_metadata)
         self._check_topics()
+        has_operators = bool(options.elasticity.orders or options.early_changes)
         settling = FinalRequests(self.cluster, self.nemesis.taken, self._wait_for_none)
-        if options.elasticity.orders:
+        if has_operators:
             settling.settle()
         self.cluster.wanted = self._partitions()
         self._wait_for_none(options.progress_s, "no-progress", partial(self._groups_without_writes, healed_ns))
@@ -68,9 +71,11 @@ class Convergence:
         self._wait_for_none(options.convergence_s, "no-repair", self._unrepaired_damages)
         self._wait_for_none(options.convergence_s, "replicas-misplaced", self._misplaced_replicas)
         self._wait_for_none(options.convergence_s, "not-whole", self._unhealthy_groups)
+        if options.early_changes is not None:
+            self._wait_for_none(options.convergence_s, "files-left", self._left_directories)
         if options.gossip is not None:
             self._wait_for_none(GOSSIP_S, "gossip-disagrees", self._gossip_disagreements)
-        if options.elasticity.orders:
+        if has_operators:
             settling.check_rest()
         self._wait_for_none(options.convergence_s, "no-convergence", self._differing_groups)
         Drain(self.cluster, self._partitions(), self.workload.commits).read_all()
@@ -143,6 +148,9 @@ class Convergence:
                 raise PropertyBroken("deleted-topic-back", numbers)
             if admin.topic is Topic.LEAVING and found not in (None, admin.topic_id):
                 raise PropertyBroken("topic-from-nowhere", numbers)
+        for operator in self.nemesis.early_operators:
+            for topic in operator.topics:
+                topic.check(state)
 
     # partitions
 
@@ -199,6 +207,24 @@ class Convergence:
                 for key, group in groups.items()
                 if key not in wanted and group.group_id != broker.metadata.group_id
             ]
+        return found
+
+    def _left_directories(self) -> list[str]:
+        """Return the directories of no replica, which removed replicas and deleted topics must not leave."""
+        found = []
+        for machine, broker in self.cluster.serving_members():
+            paths = {group.path for group in broker.node.driver.groups.values()}
+            topics = {path.rpartition("/")[0] for path in paths}
+            for name in machine.disk.list_directory(DATA_DIR):
+                path = f"{DATA_DIR}/{name}"
+                if name.startswith("."):
+                    continue
+                if path not in topics:
+                    found.append(f"{machine.name} {path}")
+                inner = [f"{path}/{child}" for child in machine.disk.list_directory(path)]
+                found += [f"{machine.name} {child}" for child in inner if child not in paths]
+            if machine.disk.exists(TRASH):
+                found += [f"{machine.name} {TRASH}/{name}" for name in machine.disk.list_directory(TRASH)]
         return found
 
     def _unhealthy_groups(self) -> list[str]:

@@ -104,14 +104,21 @@ class FaultBudget:
         )
 
     def _configurations(self, key: GroupKey) -> Iterator[Configuration]:
-        """Yield the Raft configurations in use on disks of the cluster, and the controller's assignment."""
+        """Yield the Raft configurations in use on disks of the cluster, and the controller's assignment.
+
+        Before a first replica exists, its configuration is that of the creation: an early change may assign others."""
+        is_new = self.cluster.options.early_changes is not None
         for replica, configuration in self.cluster.watch.group(key).held_configurations().items():
             if self._has_disk(replica) and not self._has_left(replica, key):
+                is_new = False
                 yield configuration
         state = self.cluster.newest_state()
         name = state.group(UUID(bytes=key))
         if name is not None:
             yield Configuration(Index(0), state.assignment(name).replicas)
+            if is_new:
+                origin = state.topic_by_id(name.topic_id).origin(name.partition)
+                yield Configuration(Index(0), origin.replicas)
 
     def _has_left(self, replica: ReplicaId, key: GroupKey) -> bool:
         """Return whether the replica's broker runs and has removed its replica of the Raft group."""

@@ -9,6 +9,7 @@ from typing import Final
 from jepsen.simulation.brokers.cluster import BrokerCluster, Machine
 from jepsen.simulation.brokers.faults import Faults
 from jepsen.simulation.brokers.members_ambush import MembershipAmbush
+from jepsen.simulation.brokers.workload.early_changes import EarlyOperator
 from jepsen.simulation.brokers.workload.operators import AcceptedRequests, Operator
 from jepsen.simulation.network.links import MILLISECOND_NS, SECOND_NS
 from jepsen.simulation.options import Fault
@@ -34,6 +35,12 @@ class Nemesis:
             Operator(cluster, cluster.random(f"operator {place}"), self.faults, self.taken)
             for place in range(elasticity.operators)
         ]
+        early = cluster.options.early_changes
+        self.early_operators = [
+            EarlyOperator(cluster, place, early, self.faults, self.taken)
+            for place in range(0 if early is None else early.operators)
+            if early is not None
+        ]
         self._ambush = MembershipAmbush(self.faults, cluster.random("members ambush"), elasticity.ambushes)
         cluster.watch.on_change = self._ambush.on_change
         self._restarted_removed: dict[NodeId, bool] = {}
@@ -48,14 +55,14 @@ class Nemesis:
                 self._disturb_later(machine)
         if self.cluster.options.faults:
             self.loop.call_at_ns(self.loop.now_ns + 6 * SECOND_NS, self._begin_period)
-        for operator in self._operators:
+        for operator in (*self._operators, *self.early_operators):
             operator.step_later(6 * SECOND_NS)
 
     def end(self) -> None:
         """Inject no more faults, and end those under way as far as possible."""
         self._is_over = True
         self._ambush.end()
-        for operator in self._operators:
+        for operator in (*self._operators, *self.early_operators):
             operator.is_stopped = True
         self.cluster.recorder.nemesis("heal for good")
         self.faults.heal_for_good()

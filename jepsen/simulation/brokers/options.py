@@ -85,6 +85,16 @@ FOCUSED: Final = (
 LOSSES: Final = (Fault.JOURNAL, Fault.WIPE, Fault.STALE)
 """Faults that a Raft group of one or two replicas does not survive."""
 FOCUS_WEIGHT: Final = 4
+EARLY_FAULTS: Final = (
+    Fault.CRASH,
+    Fault.POWER,
+    Fault.PAUSE,
+    Fault.ISOLATED,
+    Fault.HALVES,
+    Fault.LOSSY,
+    Fault.STALLED_DISK,
+)
+"""Faults of which two are added to a run that changes new topics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +107,21 @@ class GossipOptions:
     """Share of datagrams after which an old, garbled or forged one is sent."""
     loss: float
     """Share of all datagrams that are lost without a fault."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlyChangeOptions:
+    """Options of changes of new topics in one run (`workload.early_changes`)."""
+
+    operators: int
+    pause_s: float
+    """Average time between two topics of an operator, in seconds."""
+    rivals: float
+    """Chance that another request moves the topic at the same time."""
+    strikes: float
+    """Chance of a crash or isolation of one of the topic's first brokers."""
+    kept_max: int
+    """Number of topics of an operator above which it deletes the oldest."""
 
 
 ADDED_MAX = 3
@@ -165,6 +190,8 @@ class BrokerOptions:
     lost_files: bool = False
     """Whether small files are also cut, emptied and removed (`small_files`); not drawn, only on request."""
 
+    early_changes: EarlyChangeOptions | None = None
+    """Changes of topics within milliseconds of their creation; not drawn, only on request."""
     growth: bool = False
     """Whether administrators also add partitions to their topics; not drawn, only on request."""
     transactions: bool = False
@@ -175,11 +202,32 @@ class BrokerOptions:
     @property
     def numbers_max(self) -> int:
         """Bound of the partition numbers that clients draw, not included; a topic may have fewer partitions."""
-        return self.partitions_max + (ADDED_MAX if self.growth else 0)
+        return self.partitions_max + (ADDED_MAX if self.growth or self.early_changes else 0)
 
     def with_lost_files(self) -> "BrokerOptions":
         """Return a copy of the options with frequent losses of small files."""
         return replace(self, lost_files=True, faults=(*self.faults, *(Fault.SMALL_FILE,) * FOCUS_WEIGHT))
+
+    def with_early_changes(self) -> "BrokerOptions":
+        """Return a copy of the options with changes of new topics, often with a broker that can be spared.
+
+        Most runs lose no disks, so that topics can have one replica."""
+        random = generator(self.seed, "early changes")
+        kept = self.faults if random.random() < 0.3 else tuple(fault for fault in self.faults if fault not in LOSSES)
+        return replace(
+            self,
+            early_changes=EarlyChangeOptions(
+                operators=random.choice((1, 2)),
+                pause_s=random.choice((0.3, 1.0)),
+                rivals=random.choice((0.0, 0.3)),
+                strikes=random.choice((0.0, 0.2, 0.5)),
+                kept_max=random.choice((1, 3)),
+            ),
+            joiners=self.joiners + min(BROKERS_MAX - self.brokers, random.choice((0, 1, 2))),
+            faults=(*kept, *random.sample(EARLY_FAULTS, 2)),
+            elasticity=replace(self.elasticity, returns=max(self.elasticity.returns, 0.5)),
+            progress_s=2 * self.progress_s,
+        )
 
     def with_kafka(self) -> "BrokerOptions":
         """Return a copy of the options with clients of Kafka's protocol, and without expiry of producers."""

@@ -24,6 +24,7 @@ def simulate_brokers(
     *,
     unordered_syncs: bool = False,
     lost_files: bool = False,
+    early_changes: bool = False,
     growth: bool = False,
     kafka: bool = False,
     transactions: bool = False,
@@ -36,6 +37,8 @@ def simulate_brokers(
         options = replace(options, unordered_syncs=True)
     if lost_files:
         options = options.with_lost_files()
+    if early_changes:
+        options = options.with_early_changes()
     if growth:
         options = replace(options, growth=True)
     if kafka:
@@ -57,6 +60,7 @@ def simulate_brokers(
     shape = shape_of(
         unordered_syncs=options.unordered_syncs,
         lost_files=options.lost_files,
+        early_changes=options.early_changes is not None,
         growth=options.growth,
         kafka=options.kafka and not options.transactions,
         transactions=options.transactions,

@@ -40,6 +40,12 @@ class Target(NamedTuple):
     version: int
 
 
+def is_broker_spare(state: ControllerState, least: int) -> bool:
+    """Return whether there are more brokers than `least`, and than the replicas of any partition."""
+    needed = max((len(replicas) for topic in state.topics for replicas in state.replicas_of(topic)), default=1)
+    return len(state.brokers) > max(needed, least)
+
+
 class AcceptedRequests:
     """Requests of operators that brokers have accepted; `versions` has the newest version of each assignment."""
 
@@ -241,11 +247,8 @@ class Operator(Client):
             return f"{node} stays after all"
         if draining:
             return str(await operations.brokers.decommission_status(self.random.choice(draining), deadline=deadline))
-        needed = max((len(replicas) for topic in state.topics for replicas in state.replicas_of(topic)), default=1)
-        if (
-            len(brokers) <= max(needed, self.cluster.options.least_brokers)
-            and self.random.random() > DECOMMISSION_BELOW_MIN
-        ):
+        is_spare = is_broker_spare(state, self.cluster.options.least_brokers)
+        if not is_spare and self.random.random() > DECOMMISSION_BELOW_MIN:
             return "no broker can be spared"
         node = self.random.choice(brokers).node_id
         await operations.brokers.decommission(node, deadline=deadline)
