@@ -25,10 +25,9 @@ def shared_cluster() -> Iterator[Cluster]:
         stop_and_compare(cluster)
 
 
-def recover(cluster: Cluster, topic: str, *flags: str, expect: int, partition: int = 0) -> tuple[dict[str, Any], str]:
-    """Run the recovery command; return its JSON and its standard error."""
-    place = f"{topic}/{partition}"
-    done = run_raftlog("partition", "recover", place, "--json", *flags, "--bootstrap", cluster.bootstrap)
+def recover(cluster: Cluster, topic: str, *flags: str, expect: int) -> tuple[dict[str, Any], str]:
+    """Run the recovery command for partition 0; return its JSON and its standard error."""
+    done = run_raftlog("partition", "recover", f"{topic}/0", "--json", *flags, "--bootstrap", cluster.bootstrap)
     assert done.returncode == expect, f"{done.stdout}{done.stderr}"
     return json.loads(done.stdout), done.stderr
 
@@ -39,6 +38,16 @@ def create_written_topic(cluster: Cluster, topic: str, copies: int) -> Ledger:
         ledger.wait_for_more(2 * ENOUGH)
     cluster.wait_healthy()
     return ledger
+
+
+def create_single(cluster: Cluster, topic: str, node: int) -> str:
+    """Create topics with one replica until this node has one; return its name."""
+    for number in range(12):
+        name = f"{topic}-single-{number}"
+        create_topic(cluster.addresses[0], name, copies=1)
+        if cluster.leader(name) == node:
+            return name
+    raise AssertionError(f"12 topics were placed on other nodes than {node}")
 
 
 def replica_nodes(cluster: Cluster, topic: str) -> list[ClusterNode]:
@@ -118,10 +127,7 @@ def test_a_partition_recovers_after_the_loss_of_a_majority_of_disks(cluster: Clu
     """Recovery is refused while the lost disk could return; later the remaining replica leads and gets a second."""
     ledger = create_written_topic(cluster, topic, 2)
     lost = cluster.nodes[cluster.leader(topic)]
-    single = f"{topic}-single"
-    create_topic(cluster.addresses[0], single, partitions=3, copies=1)
-    cluster.wait_healthy()
-    number = next(number for number in range(3) if partition_path(lost, single, number).is_dir())
+    single = create_single(cluster, topic, lost.node_id)
     lost.kill()
     assert f"node {lost.node_id} does not answer" in recover(cluster, topic, "--accept-loss", expect=1)[1]
     shutil.rmtree(lost.data_dir)
@@ -135,10 +141,10 @@ def test_a_partition_recovers_after_the_loss_of_a_majority_of_disks(cluster: Clu
     with Load(cluster, topic, ledger=ledger):
         ledger.wait_for_more(ENOUGH)
     check_stored(cluster, ledger)
-    found, _ = recover(cluster, single, expect=1, partition=number)
+    found, _ = recover(cluster, single, expect=1)
     assert found["loss"] == ["everything: all disks that held it are gone, and its offsets begin at 0 again"]
-    recover(cluster, single, "--accept-loss", expect=0, partition=number)
+    recover(cluster, single, "--accept-loss", expect=0)
     cluster.wait_healthy()
-    path = f"/topics/{single}/partitions/{number}"
+    path = f"/topics/{single}/partitions/0"
     status, answer = ask(cluster.addresses[0], path, method="POST", body={"records": [{"value": "again"}]})
     assert (status, answer["offsets"][0]["offset"]) == (200, 0)
