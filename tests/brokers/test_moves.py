@@ -16,6 +16,7 @@ from raftlog.partitions.controller.machine import CreateTopic, GroupName, SetAss
 from raftlog.partitions.deadline import deadline_in
 from raftlog.raft import Configuration, Ready, ReplicaId
 from raftlog.records import NewRecord, read_records
+from raftlog.runtime.process import creations
 from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.storage.real_disk import RealDisk
 from tests.brokers.conftest import Brokers, brokers_in
@@ -303,3 +304,28 @@ async def test_a_stray_directory_stays_in_place_while_the_disk_is_full(
     assert await read(brokers[3], "t") == [b"x"]
     assert (tmp_path / "3" / "stray").exists()
     assert [each.name for each in kept.iterdir()] == ["0-0"]
+
+
+async def test_partitions_are_served_whose_replicas_were_created_before_the_disk_was_full(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(creations, "_BATCH", 1)
+    make_directory = RealDisk.make_directory
+
+    def refuse(disk: RealDisk, path: str) -> None:
+        if "/t/1" in path:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        make_directory(disk, path)
+
+    def forget_observers() -> None:
+        """Stop to follow the controller's state, as if nothing changed any more after the topic was created."""
+        if brokers[2].metadata.state.has_topic("t"):
+            brokers[2].metadata.observers.clear()
+
+    brokers[2].metadata.observers.append(forget_observers)
+    with monkeypatch.context() as full:
+        full.setattr(RealDisk, "make_directory", refuse)
+        await brokers[1].create_topic("t", 2, None, deadline=deadline_in(2_000), assignments=[[2], [2]])
+        await write(brokers[1], "t", b"x")
+        assert await read(brokers[2], "t") == [b"x"]
+        assert group_name(brokers[2], "t")._replace(partition=1).group_id.bytes not in brokers[2].node.driver.groups

@@ -216,18 +216,27 @@ class Assignments(BackgroundLoop):
     async def _follow(self) -> bool:
         """Compare all replicas with the state once; return False if a directory has to be freed first."""
         await self._remove_deleted()
+        try:
+            return await self._create_missing()
+        except Unavailable:  # some may have been created before
+            self._attach()
+            self.on_made()
+            raise
+
+    async def _create_missing(self) -> bool:
+        """Create the missing replicas whose directories are free; return whether these were all."""
         missing, ready = self._find_missing()
+        is_any_ready = bool(ready)
         await self._create([each for each in ready if each.is_first])
         await self._join([each for each in ready if not each.is_first and not each.was_here])
         self._attach()
-        if any(
-            each.was_here for each in ready
-        ):  # an old copy of the state would bring back replicas that were removed since
+        if any(each.was_here for each in ready):
+            # an old copy of the state would bring back replicas that were removed since
             await self._metadata.barrier(deadline_in(_BARRIER_MS))
             missing, ready = self._find_missing()
             await self._join([each for each in ready if each.was_here])
             self._attach()
-        if ready:
+        if is_any_ready:
             self.on_made()
         return len(ready) == len(missing)
 
