@@ -17,3 +17,5 @@ class PlantedBug(NamedTuple):
     """Number of seeds, from 1 on, that are enough to detect the bug; the last of them detected it when measured."""
     level: str = "driver"
     """Level of the simulation that detects it (`jepsen.simulation.campaign.LEVELS`)."""
+    features: tuple[str, ...] = ()
+    """Arguments of the level's function that are true, such as `early_changes`."""

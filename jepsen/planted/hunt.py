@@ -20,7 +20,7 @@ def hunt(name: str, first: int, seeds: int) -> dict[str, Any]:
     bug.plant()
     others: Counter[str] = Counter()
     for seed in range(first, first + seeds):
-        failure = LEVELS[bug.level](seed).failure
+        failure = LEVELS[bug.level](seed, **dict.fromkeys(bug.features, True)).failure
         if failure is not None and failure.is_property and failure.name in bug.properties:
             return {"name": name, "seed": seed, "property": failure.name, "what": failure.what, "others": others}
         if failure is not None:

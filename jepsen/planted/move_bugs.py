@@ -1,12 +1,13 @@
 """Bugs of gossip, moves, hand-overs and removal, in clusters with brokers that join and leave."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from jepsen.planted.membership_bugs import begin_two_changes
 from jepsen.planted.patch import replace_method
 from raftlog.membership.member import MemberState
 from raftlog.membership.swim import MemberChange
 from raftlog.partitions.gossip.service import Gossip
+from raftlog.partitions.placement.assignments.assignments import Assignments, _MissingReplica
 from raftlog.partitions.placement.moves.moves import Moves
 from raftlog.partitions.placement.moves.plan import next_change
 from raftlog.raft import Configuration, ConfigurationChange, ReplicaId, Role, election, leader
@@ -150,6 +151,19 @@ def accept_removed_candidates() -> None:
 
     replace_method(RaftCore, "_become", become_at_once)
     replace_method(RaftCore, "_step_vote_request", accept_any_vote_request)
+
+
+def skip_moved_first_replicas() -> None:
+    """Plant a bug: a first replica that is no longer assigned to its disk is not created."""
+    missing = Assignments._missing
+
+    def only_assigned(self: Assignments) -> Iterator[_MissingReplica]:
+        """Yield the missing replicas that are assigned to this disk now."""
+        for each in missing(self):
+            if self._node.identity.replica in self._metadata.state.replicas_of(each.topic.row)[each.number]:
+                yield each
+
+    replace_method(Assignments, "_missing", only_assigned)
 
 
 def _change(group: PartitionReplica, change: ConfigurationChange) -> None:

@@ -135,6 +135,7 @@ UNSEEN: Final[dict[str, str]] = {
     "two-changes-at-once": _MAJORITIES,
     "leave-joint-early": _MAJORITIES,
     "moves-change-twice": _MAJORITIES,
+    "moved-first-replicas-never-exist": "a move has to arrive within milliseconds of the creation",
     "leave-joint-on-fail-over": _MAJORITIES,
     "damaged-is-torn": _REFUSED,
     "wiped-disk-keeps-name": _REFUSED,

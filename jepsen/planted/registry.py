@@ -257,6 +257,15 @@ BUGS: Final[dict[str, PlantedBug]] = {
             found_within=11,
             level="broker",
         ),
+        PlantedBug(
+            "moved-first-replicas-never-exist",
+            "a partition that is moved before its first replicas exist has no leader for ever",
+            move_bugs.skip_moved_first_replicas,
+            ("no-progress", "not-decommissioned"),
+            found_within=4,
+            level="broker",
+            features=("early_changes",),
+        ),
         *gossip_bugs.BUGS,
         *retention_bugs.BUGS,
     )
