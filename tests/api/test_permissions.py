@@ -230,7 +230,14 @@ async def test_an_instance_by_pattern_reads_only_topics_that_its_user_may_read(g
     await until_async(lambda: is_subscribed(find, ("open", "secret")))
     await allow(guarded, AclOperation.READ, AclResourceType.TOPIC, "open", AclEffect.DENY)
     await until_async(lambda: is_subscribed(find, ("secret",)))
+    await until_async(lambda: is_assigned_only(guarded, "secret"))  # until then a poll is refused
     assert (await guarded.get(f"{INSTANCE}/records?timeout=1000"))[0] == 200
+
+
+async def is_assigned_only(api: Api, topic: str) -> bool:
+    status, found = await api.get(f"{INSTANCE}/assignments")
+    assert status == 200
+    return {each["topic"] for each in found["partitions"]} == {topic}
 
 
 async def is_subscribed(find: Any, topics: tuple[str, ...]) -> bool:

@@ -68,7 +68,7 @@ TOLD = _ReplicaReport(b"g", True, 3, [1], [2], 100, [[2, 5, 7]], None)
         (decode_report, REPORT.pack()),
         (unpack_status, pack_status(STANDING)),
         (_decode_report, list(TOLD)),
-        (_read_report, [3, [[b"g", [1], [2]]], [b"h"], b""]),
+        (_read_report, [3, [[b"g", [1], [2]]], [b"h"], b"", False]),
         (lambda row: _read_decision(Answer(row)), [7, 5, None]),
         (lambda row: _parse_report(Answer(row)), ["later", "it answers"]),
         (lambda row: unpack_view(ME, None, row), ["empty", "a:1", ["a:1"], None, []]),
