@@ -13,8 +13,11 @@ from typing import Any
 
 import pytest
 
+from raftlog.cli.serve import verb
+from raftlog.errors import SyncFailed
 from raftlog.storage.json_file import encode_json
 from raftlog.testing.http import ask
+from tests.cli.conftest import Command
 
 Spawn = Callable[..., "subprocess.Popen[bytes]"]
 STOP_SECONDS_MAX = 5.0
@@ -268,6 +271,21 @@ def test_invalid_flags_are_refused(run: Any, flags: tuple[str, ...], what: str) 
 
 def test_an_invalid_topic_setting_is_refused(run: Any) -> None:
     assert b"unknown setting 'x'" in run("serve", "--topic-config", "x=1", expect=1).stderr
+
+
+def test_a_broker_that_ends_by_a_failed_sync_returns_exit_code_1(
+    command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The outcome of its writes is unknown, but not that of the command; the stop may raise the error again."""
+
+    async def fail(*_: object) -> None:
+        raise SyncFailed("a sync failed")
+
+    monkeypatch.setattr(verb, "_serve", fail)
+    for name in ("configure", "write_held"):
+        monkeypatch.setattr(verb.logs, name, lambda *_: None)
+    done = command("serve", "--data-dir", str(tmp_path), bootstrap="", expect=1)
+    assert done.err == "error: a sync failed\n"
 
 
 def test_serving_imports_no_client_and_no_terminal_library() -> None:

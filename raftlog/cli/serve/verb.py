@@ -36,7 +36,7 @@ from raftlog.cli.serve.service_manager import ServiceManager
 from raftlog.cli.serve.tls_options import RPC, tls_options
 from raftlog.cli.serve.tls_reload import watch_certificates
 from raftlog.cli.serve.workers import supervise, workers_option
-from raftlog.errors import DiskRefused, InvalidArgument, StorageError
+from raftlog.errors import DiskRefused, InvalidArgument, RaftlogError, StorageError
 from raftlog.events import event
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.security.service import FIRST_USER_VARIABLE, check_first_user
@@ -233,6 +233,8 @@ def serve(log_level: str, log_format: str, workers: int, **settings: Any) -> Non
     broker_settings, plan = plan_broker(settings)
     try:
         uvloop.run(_serve(broker_settings, plan, log_format, first_user, manager))
+    except RaftlogError as error:  # a failed sync has an unknown outcome for its writer, not for this process
+        raise CommandFailed(str(error)) from error
     finally:
         logs.write_held()  # before the error that ends the process, which is its last line
 
