@@ -97,18 +97,16 @@ def main(
         if level != "driver":
             raise click.UsageError("--cut-ambushes is for --level driver")
         shape["cut_ambushes"] = True
-    if lost_files:
-        if level != "broker":
-            raise click.UsageError("--lost-files is for --level broker")
-        shape["lost_files"] = True
-    for name, is_wanted in (("early-changes", early_changes), ("growth", growth)):
+    of_brokers = {
+        "lost_files": lost_files,
+        "early_changes": early_changes,
+        "growth": growth,
+        "kafka": kafka,
+        "transactions": transactions,
+    }
+    for name, is_wanted in of_brokers.items():
         if is_wanted and level != "broker":
-            raise click.UsageError(f"--{name} is for --level broker")
-        if is_wanted:
-            shape[name.replace("-", "_")] = True
-    for name, is_wanted in (("kafka", kafka), ("transactions", transactions)):
-        if is_wanted and level != "broker":
-            raise click.UsageError(f"--{name} is for --level broker")
+            raise click.UsageError(f"--{name.replace('_', '-')} is for --level broker")
         if is_wanted:
             shape[name] = True
     again = [each.seed for each in kept_seeds(level) if kept and each.unordered_syncs == unordered_syncs]

@@ -208,6 +208,8 @@ class Instance:
             async with self._host.while_readable(self.stored.settings.owner, topics):
                 yield
         except TopicNotAuthorized as error:
+            if self.stored.pattern is not None:  # the group soon assigns only topics that the owner may read
+                raise RebalanceInProgress(f"{self.name} gives up topics that its user may not read") from None
             raise TopicNotAuthorized(f"the user that created {self.name} lacks a permission: {error}") from None
 
     async def topics_changed(self) -> None:
@@ -316,9 +318,7 @@ class Instance:
         if member is not None and member.problem is not None:
             raise copied_error(member.problem)
         if member is None and not self.stored.assigned:
-            raise ConsumerState(
-                f"{self.name} has no subscription and no assigned partitions; subscribe it or assign partitions"
-            )
+            raise ConsumerState(f"{self.name} has no subscription and no partitions; subscribe it or assign partitions")
 
     # polls
 
@@ -329,8 +329,7 @@ class Instance:
         Raises `ConsumerState` when the instance reads nothing, and the errors of `Deliveries`."""
         if self.stored.settings.format not in formats:
             return self._deliveries.empty_answer
-        self._polls += 1
-        number = self._polls
+        number = self._polls = self._polls + 1
         longest_ms = min(self.stored.settings.request_timeout_ms, self._host.bounds.wait_ms_max)
         until = deadline_in(min(wait_ms, longest_ms))
         async with self._hold_turn():
@@ -353,16 +352,16 @@ class Instance:
         while True:
             try:
                 await self._wait_for_assignment(until)
+                async with self._hold_turn():
+                    refused = await self._ensure_positions(Deadline(max(until, deadline_in(_LEAST_FINDING_MS))))
+                    if refused:
+                        return PollDelivery(self.stored.settings.format, (), refused)
+                    async with self._while_authorized():
+                        delivery = await self._deliveries.attempt(
+                            until, max_bytes, self._interrupted, lambda: number == self._polls
+                        )
             except RebalanceInProgress:
                 return self._deliveries.empty_answer
-            async with self._hold_turn():
-                refused = await self._ensure_positions(Deadline(max(until, deadline_in(_LEAST_FINDING_MS))))
-                if refused:
-                    return PollDelivery(self.stored.settings.format, (), refused)
-                async with self._while_authorized():
-                    delivery = await self._deliveries.attempt(
-                        until, max_bytes, self._interrupted, lambda: number == self._polls
-                    )
             moved += delivery.moved
             if not delivery.pieces:
                 self._check_usable()  # the client retries at the new coordinator, which may wait longer

@@ -11,6 +11,7 @@ from raftlog.api.http.openapi.operation import describe_operation
 from raftlog.api.http.server.endpoint import HttpEndpoint
 from raftlog.api.http.server.permissions import IN_REQUEST, LISTED, route_permissions
 from raftlog.partitions.caller import ANONYMOUS, Caller
+from raftlog.partitions.consumers.instance import Instance
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.facade_permissions import GUARDED
 from raftlog.security.permissions import (
@@ -230,14 +231,30 @@ async def test_an_instance_by_pattern_reads_only_topics_that_its_user_may_read(g
     await until_async(lambda: is_subscribed(find, ("open", "secret")))
     await allow(guarded, AclOperation.READ, AclResourceType.TOPIC, "open", AclEffect.DENY)
     await until_async(lambda: is_subscribed(find, ("secret",)))
-    await until_async(lambda: is_assigned_only(guarded, "secret"))  # until then a poll is refused
     assert (await guarded.get(f"{INSTANCE}/records?timeout=1000"))[0] == 200
 
 
-async def is_assigned_only(api: Api, topic: str) -> bool:
-    status, found = await api.get(f"{INSTANCE}/assignments")
-    assert status == 200
+async def test_a_poll_by_pattern_is_empty_until_a_lost_topic_is_given_up(
+    guarded: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await allow(guarded, AclOperation.ALL, AclResourceType.GROUP, "g")
+    await allow(guarded, AclOperation.ALL, AclResourceType.TOPIC, "open")
+    assert (await guarded.post("/topics/open", {"records": [{"value": 1}]}))[0] == 200
+    assert (await guarded.post("/consumers/g", {"name": "i", "auto.offset.reset": "earliest"}))[0] == 200
+    assert (await guarded.post(f"{INSTANCE}/subscription", {"topic_pattern": ".*"}))[0] == 204
+    await until_async(lambda: is_assigned(guarded, "open"))
+    monkeypatch.setattr(Instance, "topics_changed", change_nothing)
+    await allow(guarded, AclOperation.READ, AclResourceType.TOPIC, "open", AclEffect.DENY)
+    assert await guarded.get(f"{INSTANCE}/records?timeout=100") == (200, [])
+
+
+async def is_assigned(api: Api, topic: str) -> bool:
+    _, found = await api.get(f"{INSTANCE}/assignments")
     return {each["topic"] for each in found["partitions"]} == {topic}
+
+
+async def change_nothing(_: Instance) -> None:
+    """Stand for a match of the pattern that is still to come."""
 
 
 async def is_subscribed(find: Any, topics: tuple[str, ...]) -> bool:

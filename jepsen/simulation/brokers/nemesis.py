@@ -35,12 +35,11 @@ class Nemesis:
             Operator(cluster, cluster.random(f"operator {place}"), self.faults, self.taken)
             for place in range(elasticity.operators)
         ]
-        early = cluster.options.early_changes
-        self.early_operators = [
-            EarlyOperator(cluster, place, early, self.faults, self.taken)
-            for place in range(0 if early is None else early.operators)
-            if early is not None
-        ]
+        self.early_operators: list[EarlyOperator] = []
+        if (early := cluster.options.early_changes) is not None:
+            self.early_operators += (
+                EarlyOperator(cluster, place, early, self.faults, self.taken) for place in range(early.operators)
+            )
         self._ambush = MembershipAmbush(self.faults, cluster.random("members ambush"), elasticity.ambushes)
         cluster.watch.on_change = self._ambush.on_change
         self._restarted_removed: dict[NodeId, bool] = {}
