@@ -12,6 +12,7 @@ call of `struct`, and nothing of a batch is copied into the body. Decoding check
 
 import struct
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, Final
 
 from raftlog.raft import EntryId, Message, ReplicaId
@@ -58,12 +59,16 @@ class _Layout:
     i  term      q  number      ?  flag      qi  index and term      I  number of entries that follow the row
     ?q, ?qi  the same or None: then the flag is off, and the numbers are 0"""
 
-    __slots__ = ("code", "is_append", "is_plain", "row", "shapes", "type")
+    __slots__ = ("code", "composite", "is_append", "is_plain", "row", "shapes", "type")
 
     def __init__(self, code: int, message_type: Any, shapes: str) -> None:
         """Describe the row of a message type; `shapes` has the struct code of each field."""
         self.code, self.type, self.shapes = code, message_type, tuple(shapes.split())
-        self.is_plain = _SCALARS.issuperset(self.shapes)
+        places = zip(accumulate(map(len, self.shapes), initial=0), self.shapes, strict=False)
+        composite = [(field, at, shape) for field, (at, shape) in enumerate(places) if shape not in _SCALARS]
+        self.composite = tuple(reversed(composite))
+        """Fields that are converted, last one first: place among the fields, place among the values, shape."""
+        self.is_plain = not composite
         """Whether the fields are the row's values without conversion."""
         self.is_append = message_type is AppendRequest
         self.row = struct.Struct(_HEAD + "".join(self.shapes))
@@ -140,19 +145,17 @@ def encode_turn(envelopes: Sequence[Envelope]) -> list[Buffer]:
 
 def _to_row_values(layout: _Layout, message: Message) -> Sequence[Any]:
     """Return the message's fields after `sender` and `to` as values for the row's `struct`."""
-    values: list[Any] = []
-    fields: tuple[Any, ...] = message[2:]
-    for shape, value in zip(layout.shapes, fields, strict=True):
-        if shape == "?qi":
-            values += _NO_IDENTITY if value is None else (True, *value)
+    values: list[Any] = [*message[2:]]
+    for field, _, shape in layout.composite:
+        value = values[field]
+        if shape == "I":
+            values[field] = len(value)
         elif shape == "qi":
-            values += value
-        elif shape == "I":
-            values.append(len(value))
-        elif shape == "?q":
-            values += _NO_NUMBER if value is None else (True, value)
+            values[field : field + 1] = value
+        elif value is None:
+            values[field : field + 1] = _NO_NUMBER if shape == "?q" else _NO_IDENTITY
         else:
-            values.append(value)
+            values[field : field + 1] = (True, value) if shape == "?q" else (True, *value)
     return values
 
 
@@ -216,21 +219,16 @@ class TurnDecoder:
         return known
 
 
-def _from_row_values(layout: _Layout, values: Sequence[Any]) -> list[Any]:
-    """Return the fields of a message from the numbers in its row."""
-    fields: list[Any] = []
-    at = 0
-    for shape in layout.shapes:
-        if shape == "?qi":
-            fields.append(EntryId(values[at + 1], values[at + 2]) if values[at] else None)
-        elif shape == "qi":
-            fields.append(EntryId(values[at], values[at + 1]))
+def _from_row_values(layout: _Layout, values: list[Any]) -> list[Any]:
+    """Return the fields of a message from the numbers in its row, which are changed in place."""
+    for _, at, shape in layout.composite:
+        if shape == "qi":
+            values[at : at + 2] = (EntryId(values[at], values[at + 1]),)
+        elif shape == "?qi":
+            values[at : at + 3] = (EntryId(values[at + 1], values[at + 2]) if values[at] else None,)
         elif shape == "?q":
-            fields.append(values[at + 1] if values[at] else None)
-        else:
-            fields.append(values[at])
-        at += len(shape)
-    return fields
+            values[at : at + 2] = (values[at + 1] if values[at] else None,)
+    return values
 
 
 def encode_heartbeat(heartbeat: ProcessHeartbeat) -> list[Buffer]:
