@@ -293,11 +293,12 @@ class RaftCore(ReadableCore):
     def advance(self, *, durable: int = 0, applied: Index | None = None) -> None:
         """Record that all Readys up to number `durable` are synced, and entries up to `applied` applied."""
         replica, role = self._replica, self._role
-        is_moved = replica.advance_durable_index(durable)
-        if is_moved and isinstance(role, Leader):
-            role.note_durable()
-        if is_moved or isinstance(role, Candidate):  # its own vote may be durable now
-            self._mark_dirty()
+        if durable:
+            is_moved = replica.advance_durable_index(durable)
+            if is_moved and isinstance(role, Leader):
+                role.note_durable()
+            if is_moved or isinstance(role, Candidate):  # its own vote may be durable now
+                self._mark_dirty()
         if applied is not None:
             replica.apply_to(applied)
             if replica.reads.ready:

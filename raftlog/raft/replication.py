@@ -371,9 +371,16 @@ class Replication:
         return progress
 
     def _acknowledge(self, progress: FollowerProgress, durable: Index) -> None:
-        """Record that the follower holds entries durably up to `durable`."""
+        """Record the durable index of a follower, and plan the work that it allows.
+
+        An index up to the commit index can commit nothing; one up to the log's end may complete a transfer."""
         if progress.acknowledge(durable, self.sequence):
-            self.is_due = self.may_commit = self.are_notices_due = True
+            self.are_notices_due = True
+            last_index = self._replica.log.last_index
+            if durable > self._replica.committed or durable == last_index:
+                self.may_commit = True
+            if progress.next_index <= last_index or progress.state is not ProgressState.REPLICATE:
+                self.is_due = True
         progress.update_held_tick(self._replica.committed, self._replica.ticks)
 
     def _accept(self, progress: FollowerProgress, message: AppendResponse) -> None:
