@@ -7,6 +7,7 @@ installation – share one queue. A failed sync is never retried: it ends the pr
 
 import asyncio
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Final
 
 from raftlog.errors import CorruptBatch, DescriptorsExhausted, RaftlogError, SyncFailed
@@ -42,6 +43,9 @@ from raftlog.types import Index, Offset, Term
 
 _SEGMENT_WRITE: Final = LOOP_HOLDS.step("segment write")
 _TRIM: Final = LOOP_HOLDS.step("trim")
+_WRITTEN_SHARE: Final = 4
+_WRITTEN_MIN: Final = 8
+"""At each tick one of `_WRITTEN_SHARE` groups with unwritten entries is written, but at least so many."""
 
 
 class Persister:
@@ -81,7 +85,7 @@ class Persister:
         self._waits = DurableWaits()
         self._larges = LargeAppends(disk, journal, self._note_large_journaled, self._stop_with_disk_error)
         self._unwritten: dict[GroupKey, PartitionReplica] = {}
-        """Groups with entries that are not in their files: they wait for the next tick, or for room on the disk."""
+        """Groups with entries that are not in their files: they wait for one of the next ticks, or for room."""
         self._unmarked: dict[GroupKey, None] = {}
         """New groups whose creation is not durable in the journal: entries after their first roll must wait."""
         self._being_removed: dict[GroupKey, PartitionReplica] = {}
@@ -192,7 +196,7 @@ class Persister:
             asyncio.get_running_loop().call_soon(self.settle)  # it is durable, and no sync may follow
 
     def write_soon(self, group: PartitionReplica) -> None:
-        """Schedule the write of journaled entries, together with later ones, at the latest with the next tick.
+        """Schedule the write of journaled entries, together with later ones; see `write_oldest`.
 
         Control batches are written at once, because they have effects on the files."""
         log = group.log
@@ -219,7 +223,8 @@ class Persister:
             self._unwritten.pop(group.key, None)
             self._larges.start(group)
         else:
-            self._unwritten[group.key] = group
+            self._unwritten.pop(group.key, None)
+            self._unwritten[group.key] = group  # retried after all others that wait
 
     @property
     def waits_for_room(self) -> bool:
@@ -233,8 +238,18 @@ class Persister:
 
     def write_pending(self) -> None:
         """Write the pending entries to the files, including those that a full disk refused."""
+        self._write_groups(len(self._unwritten))
+
+    def write_oldest(self) -> None:
+        """Write the entries of the groups that have waited longest: a quarter, but at least a few; called every tick.
+
+        A busy group then gets one write for some ticks, in place of one for each."""
+        self._write_groups(max(_WRITTEN_MIN, len(self._unwritten) // _WRITTEN_SHARE))
+
+    def _write_groups(self, count: int) -> None:
+        """Write the pending entries of `count` groups, the oldest first."""
         self._larges.journal_again()
-        for group in list(self._unwritten.values()):
+        for group in list(islice(self._unwritten.values(), count)):
             self.write(group)
 
     def hint_commit(self, group: PartitionReplica, index: Index) -> None:
@@ -254,7 +269,9 @@ class Persister:
         if group.is_closed:
             return
         self.checkpoints.note_changed(group)
-        self._outbox.post(group.key, group.note_durable(sequence))
+        messages = group.note_durable(sequence)
+        if messages:
+            self._outbox.post(group.key, messages)
         if group.log.is_cut_waiting and group.cut_sequence is not None and group.cut_sequence <= sequence:
             try:
                 group.log.settle_cut()
