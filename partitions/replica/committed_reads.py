@@ -93,7 +93,7 @@ class CommittedReads:
         had_open = self._had_open
         if self._producers.is_loaded:
             self._had_open = bool(self._producers.table.transactions.open)
-        if not self.waits:
+        if (ready.apply is None and ready.role_state is None) or not self.waits:
             return
         if ready.role_state is not None:
             self.waits.wake_all()

@@ -389,7 +389,7 @@ class Replica:
         self._producers.on_step()
         self._sequence_check.on_step()
         self._committed_reads.on_step(ready)
-        if self.waits:
+        if (ready.apply is not None or ready.role_state is not None) and self.waits:
             if ready.role_state is not None:
                 self.waits.wake_all()
             elif ready.apply is not None:

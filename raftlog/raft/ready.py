@@ -90,6 +90,8 @@ class Ready(NamedTuple):
 
     If the leader has trimmed some of them, the driver first fetches the leader's files, which replace this log
     (`install`). It fetches the remaining entries as appends, which the leader's core supplies (`supply`)."""
+    has_only_messages: bool = False
+    """Whether there is nothing else than `messages_now`; the number is that of the Ready before it."""
 
 
 class Restart(NamedTuple):

@@ -80,7 +80,8 @@ class ReadyBuilder:
         replica.outbox.clear()
         number, committed = replica.durability.number, replica.committed
         # Without the constructor's call, which costs as much as the rest: this runs for every heartbeat of a leader.
-        return tuple.__new__(Ready, (number, None, None, (), False, messages, (), committed, None, (), (), None, None))
+        fields = number, None, None, (), False, messages, (), committed, None, (), (), None, None, True
+        return tuple.__new__(Ready, fields)
 
     def _take_apply(self) -> IndexRange | None:
         """Return the committed entries that are durable here and were not yet returned for applying, or None."""

@@ -100,6 +100,11 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     return _new_tuple(BatchHeader, _HEADER.unpack_from(buffer, position))
 
 
+def base_offset_of(batch: Buffer) -> Offset:
+    """Return the base offset of a batch without reading the rest of its header."""
+    return Offset(_STAMP_OFFSET.unpack_from(batch)[0])
+
+
 def header_bytes(header: BatchHeader) -> bytes:
     """Return the 61 bytes of a header; raises `struct.error` if a field does not fit."""
     return _HEADER.pack(*header)

@@ -166,7 +166,8 @@ class Assignments(BackgroundLoop):
         """Pass a step of a Raft group to its replica, which begins with the first configuration."""
         replica = self.replicas.get(group.key)
         if replica is not None:
-            replica.on_step(ready)
+            if not ready.has_only_messages:
+                replica.on_step(ready)
         elif group.key in self._empty and group.core.configuration.index:
             self._begin_replica(self._empty.pop(group.key), group)
         self.on_step(group, ready)

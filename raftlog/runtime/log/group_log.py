@@ -9,7 +9,6 @@ here, when an entry is appended.
 
 Not here: durability, commit and journal; they belong to the replica and the driver."""
 
-import struct
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ from raftlog.errors import CorruptBatch, DescriptorsExhausted
 from raftlog.raft import Entry, EntryId, LogView
 from raftlog.raft.log_view import prefix_within_bytes
 from raftlog.records import BatchHeader, ControlKind, read_control, read_header, stamp
-from raftlog.records.header import CONTROL_BIT, MARKER_BITS
+from raftlog.records.header import CONTROL_BIT, MARKER_BITS, base_offset_of
 from raftlog.runtime.journal.operations import LogEnd
 from raftlog.runtime.log.boundary import boundary_of, previous_entry_id
 from raftlog.runtime.log.control_entries import (
@@ -41,7 +40,6 @@ from raftlog.types import Index, Offset, Position, Term
 NO_MARK: Final = CompactionMark(Offset(-1), Offset(-1))
 _ROWS_WAITING_MAX: Final = 4096
 _UNKNOWN_SIZE: Final = 1 << 62
-_BASE_OFFSET: Final = struct.Struct(">q")
 
 
 class GroupLog(LogView):
@@ -308,7 +306,7 @@ class GroupLog(LogView):
             return self.next_offset
         at = index - self._recent_first
         if at >= 0:
-            return Offset(_BASE_OFFSET.unpack_from(self._recent[at].payload)[0])
+            return base_offset_of(self._recent[at].payload)
         return Offset(self.segments.row_at(index).offset)
 
     def rows(self, first: Index, last: Index) -> bytes:

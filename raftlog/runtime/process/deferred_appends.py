@@ -82,8 +82,6 @@ class DeferredAppends:
 
     def check(self, group: PartitionReplica) -> None:
         """Send the group's deferred appends with the Ready that its turn is about to take, if its quorum is slow."""
-        if not group.core.are_appends_deferred:
-            return
         deferral = self._deferrals.get(group.key)
         if deferral is not None:
             now = asyncio.get_running_loop().time()

@@ -97,9 +97,8 @@ class Driver:
         """Groups that need ticks."""
         self._outbox = Outbox(transport)
         self._deferred_appends = DeferredAppends(config, self._outbox, self.mark_dirty, self._run_or_stop)
-        self.persister = Persister(
-            disk, data_dir, journal, config, self._outbox, self._plan_turn, self.mark_dirty, self._call_soon, self._fail
-        )
+        callbacks = self._plan_turn, self.mark_dirty, self._call_soon, self._fail
+        self.persister = Persister(disk, data_dir, journal, config, self._outbox, *callbacks)
         self.room = DiskRoom(disk, data_dir, config.storage_min_free_bytes)
         self.descriptors = DescriptorWatch(disk, data_dir)
         self._journal_room = JournalRoom(journal, data_dir, config.large_append_bytes)
@@ -109,7 +108,8 @@ class Driver:
         tick = partial(self._run_or_stop, self._tick)
         self.ticker = Ticker(config.tick_ms / 1000, config.stall_ms / 1000, tick, stalled)
         self._peers = PeerLiveness(me.node_id, transport, config.raft.heartbeat_ticks, config.raft.election_ticks_min)
-        self._peers.on_change, self.doubt = self._note_process, self._peers.doubt
+        self._peers.on_change = self._note_process
+        self.doubt, self.receive_heartbeat = self._peers.doubt, self._peers.note_heartbeat
         self._scrubber = Scrubber(config.scrub_interval_ms / 1000)
         self.catch_up, self.supplier, self.compactor = CatchUp(self), Supplier(self), Compactor(self)
         self.compact, self.stop_compaction = self.compactor.request, self.compactor.stop_group
@@ -255,10 +255,6 @@ class Driver:
                 handle_refused(group, refused)
             self.mark_dirty(group)
 
-    def receive_heartbeat(self, node: NodeId, heartbeat: ProcessHeartbeat) -> None:
-        """Handle a heartbeat of another process."""
-        self._peers.note_heartbeat(node, heartbeat)
-
     async def serve(self, node: NodeId, request: object) -> object:
         """Answer a bulk request of another replica; raises `RaftlogError` when it cannot be served."""
         return self.supplier.serve(node, request)
@@ -321,7 +317,8 @@ class Driver:
                 if ready is not None:
                     taken.append((group, ready))
                     self._outbox.post(group.key, ready.messages_now)
-                    self.persister.persist(group, ready)
+                    if not ready.has_only_messages:
+                        self.persister.persist(group, ready)
             self._outbox.send()  # before the journal's write, so that the followers' syncs overlap with the one here
             self.persister.end_turn()
         except RaftlogError as error:
@@ -329,7 +326,8 @@ class Driver:
             return
         self._journal_room.admitted_bytes = 0
         for group, ready in taken:
-            self._finish(group, ready)
+            if not ready.has_only_messages:
+                self._finish(group, ready)
             self.on_step(group, ready)
         self.catch_up.note_turn()
 
@@ -337,18 +335,20 @@ class Driver:
         """Return the group's Ready, if it has one, and update whether the group needs ticks."""
         if group.is_closed or group.is_frozen or group.is_leaving or group.stopped:
             return None
-        self._deferred_appends.check(group)
+        core = group.core
+        if core.are_appends_deferred:
+            self._deferred_appends.check(group)
         ready = group.take_ready()
         for observe in group.watches:
             observe()
-        group.admission.end_turn()
-        if group.core.is_quiesced:
+        group.admission.ahead.clear()  # the log has these entries now
+        if core.is_quiesced:
             self._awake.pop(group.key, None)
         else:
             self._awake[group.key] = group
-        if group.core.are_appends_deferred:
+        if core.are_appends_deferred:
             self._deferred_appends.note(group)
-        if ready is not None and group.has_other_members():
+        if ready is not None and not ready.has_only_messages and group.has_other_members():
             self.note_members(group)
         return ready
 
@@ -416,7 +416,7 @@ class Driver:
             self.journal.make_reserve()  # no elections meanwhile: they would take the last of it
         else:
             self._tick_groups()
-        self.persister.write_pending()
+        self.persister.write_oldest()
         try:
             self.room.check(self.persister.waits_for_room, now)
             self.descriptors.check(self.persister.waits_for_descriptors)

@@ -39,11 +39,14 @@ class JournalRoom:
 
     def admits(self, group: PartitionReplica, message: AppendRequest, disk: DiskRoom) -> bool:
         """Return whether the entries of an append are valid and have room; count them if so."""
-        size = sum(entry.size_bytes for entry in message.entries)
-        is_essential = group.is_essential or all(is_control(entry.payload) for entry in message.entries)
+        entries = message.entries
+        size = sum([entry.size_bytes for entry in entries])
+        is_essential = group.is_essential or (
+            is_control(entries[0].payload) and all(is_control(entry.payload) for entry in entries)
+        )
         if not is_essential and (group.is_disk_full or group.log.lacks_descriptors or disk.is_scarce):
             # Small entries before a trim are accepted with it: the trim may free room.
-            is_essential = any(is_trim(entry.payload) for entry in message.entries)
+            is_essential = any(is_trim(entry.payload) for entry in entries)
             if not is_essential:
                 return False
         if self.append_error(size, is_essential=is_essential) is not None:

@@ -20,7 +20,7 @@ from raftlog.records import (
     read_control,
     read_header,
 )
-from raftlog.records.header import MAGIC
+from raftlog.records.header import MAGIC, base_offset_of
 from raftlog.runtime.log.control_entries import decode_compacted_to, decode_trim, entry_of, is_control
 from raftlog.runtime.log.group_log import GroupLog
 from raftlog.storage.roll import decode_roll
@@ -32,8 +32,8 @@ class Admission:
 
     def __init__(self, group_id: uuid.UUID) -> None:
         self._group_id = group_id
-        self._ahead: dict[EntryId, Offset] = {}
-        """Offset after the last entry of each message of this turn, by the id of that entry."""
+        self.ahead: dict[EntryId, Offset] = {}
+        """Offset after the last entry of each message of this turn, by its id; the driver clears it after the turn."""
 
     def admits(self, request: AppendRequest, log: GroupLog) -> bool:
         """Return whether the entries are valid and, if the entry before them is in the log, follow it.
@@ -44,19 +44,15 @@ class Admission:
         if next_offset is None:
             return False
         expected = self._offset_after(request.previous, log)
-        if expected is not None and read_header(entries[0].payload).base_offset != expected:
+        if expected is not None and base_offset_of(entries[0].payload) != expected:
             return False
         last = entries[-1]
-        self._ahead[EntryId(last.index, last.term)] = next_offset
+        self.ahead[EntryId(last.index, last.term)] = next_offset
         return True
-
-    def end_turn(self) -> None:
-        """Forget the admitted entries, because the log has them now."""
-        self._ahead.clear()
 
     def _offset_after(self, previous: EntryId, log: GroupLog) -> Offset | None:
         """Return the offset after an entry of the log or of this turn; None if neither has the entry."""
-        ahead = self._ahead.get(previous)
+        ahead = self.ahead.get(previous)
         if ahead is not None:
             return ahead
         if not log.boundary.index <= previous.index <= log.last_index or log.term_at(previous.index) != previous.term:
