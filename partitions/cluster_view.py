@@ -27,6 +27,7 @@ from raftlog.partitions.results import PartitionState, ReplicaLag, TopicState, p
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.topics import Topic, Topics
 from raftlog.partitions.security.listener_security import ListenerSecurities
+from raftlog.partitions.unhealthy_partitions import UnhealthyPartitions
 from raftlog.runtime.rpc.calls import Answer, row_of
 from raftlog.topic_config import TopicConfig
 from raftlog.types import NodeId
@@ -298,24 +299,8 @@ class ClusterObserver:
         """Return the problems of the cluster with their reasons."""
         brokers, moving, notes = await self._collect_brokers(deadline)
         kafka_note = kafka_listener_warning(self._metadata.state.all_brokers())
-        topics = list(self._topics)
-        rows, leaderless_ms = await self._ask_leaders([each for topic in topics for each in topic.partitions], deadline)
-        leaderless, electing, under_replicated, lagging, problems = [], [], [], [], []
-        behind: list[ReplicaLag] = []
-        for topic in topics:
-            for partition in topic.partitions:
-                described = self._merge_row(partition, rows.get(partition.group_id.bytes))
-                if described.leader is None:
-                    electing.append(partition.name)
-                    if self._is_leaderless(topic, partition, leaderless_ms.get(partition.group_id.bytes)):
-                        leaderless.append(partition.name)
-                elif len(described.in_sync) < len(partition.assigned):
-                    under_replicated.append(partition.name)
-                    behind += described.behind
-                if len(described.caught_up) < len(partition.assigned):
-                    lagging.append(partition.name)
-                if described.problem is not None:
-                    problems.append(f"{partition.name}: {described.problem}")
+        found = await self._find_unhealthy(deadline)
+        leaderless, under_replicated = found.leaderless, found.under_replicated
         down = [broker.node_id for broker in brokers if not broker.is_alive]
         in_maintenance = [broker.node_id for broker in brokers if broker.in_maintenance]
         draining = [broker.node_id for broker in brokers if broker.is_draining]
@@ -334,8 +319,8 @@ class ClusterObserver:
         if under_replicated:
             reasons.append(f"{len(under_replicated)} partitions lack replicas in sync: {_shorten(under_replicated)}")
         reasons += self._decommission_problems(draining)
-        reasons += _describe_lag(behind)
-        reasons += problems[:HEALTH_NAMES_MAX]
+        reasons += _describe_lag(found.behind)
+        reasons += found.problems[:HEALTH_NAMES_MAX]
         return ClusterHealth(
             not reasons,
             reasons,
@@ -349,12 +334,27 @@ class ClusterObserver:
             in_maintenance,
             draining,
             moving,
-            lagging[:HEALTH_NAMES_MAX],
-            len(lagging),
-            electing[:HEALTH_NAMES_MAX],
-            len(electing),
+            found.lagging[:HEALTH_NAMES_MAX],
+            len(found.lagging),
+            found.electing[:HEALTH_NAMES_MAX],
+            len(found.electing),
             [*notes, *([] if kafka_note is None else [kafka_note])],
         )
+
+    async def _find_unhealthy(self, deadline: Deadline) -> UnhealthyPartitions:
+        """Return the partitions with problems; yield to the event loop between slices."""
+        partitions = [(topic, partition) for topic in self._topics for partition in topic.partitions]
+        rows, leaderless_ms = await self._ask_leaders([partition for _, partition in partitions], deadline)
+        found = UnhealthyPartitions()
+        for number, (topic, partition) in enumerate(partitions):
+            key = partition.group_id.bytes
+            described = self._merge_row(partition, rows.get(key))
+            found.add(partition, described)
+            if described.leader is None and self._is_leaderless(topic, partition, leaderless_ms.get(key)):
+                found.leaderless.append(partition.name)
+            if number % _SLICE == _SLICE - 1:
+                await asyncio.sleep(0)
+        return found
 
     def _is_controller_leaderless(self) -> bool:
         """Return whether the controller has had no leader known here for too long."""

@@ -46,7 +46,9 @@ class ReplicaDescription(NamedTuple):
 def describe(group: PartitionReplica, lag_ticks_max: int) -> ReplicaDescription:
     """Return the description of a replica; `lag_ticks_max` is the lag up to which a voter counts as in sync."""
     core = group.core
-    is_leader = core.role is Role.LEADER
+    status = core.status() if core.role is Role.LEADER else None
+    in_sync = None if status is None else _node_ids(voters_in_sync(status, lag_ticks_max))
+    is_any_late = status is not None and any(each.lag_ticks for each in status.followers)
     return ReplicaDescription(
         core.leader.node_id if core.leader else None,
         core.term,
@@ -55,9 +57,9 @@ def describe(group: PartitionReplica, lag_ticks_max: int) -> ReplicaDescription:
         group.log_start_offset,
         group.log_end_offset,
         group.log.segments.size_bytes,
-        _node_ids(voters_in_sync(core.status(), lag_ticks_max)) if is_leader else None,
-        _node_ids(voters_in_sync(core.status(), 0)) if is_leader else (),
-        _lagging_members(group) if is_leader else (),
+        in_sync,
+        _node_ids(voters_in_sync(status, 0)) if status is not None and is_any_late else in_sync or (),
+        () if status is None else _lagging_members(group, status),
         _find_problem(group),
     )
 
@@ -81,9 +83,8 @@ def _node_ids(members: Iterable[ReplicaId]) -> tuple[NodeId, ...]:
     return tuple(sorted(member.node_id for member in members))
 
 
-def _lagging_members(group: PartitionReplica) -> tuple[Lag, ...]:
+def _lagging_members(group: PartitionReplica, status: Status) -> tuple[Lag, ...]:
     """Return the lag of each follower without some committed entry, unless it never answered."""
-    status = group.core.status()
     lacking = [each for each in status.followers if each.match_index < status.committed_index]
     return tuple(_lag(group, each) for each in lacking if each.match_index or each.state != "probe")
 
