@@ -225,6 +225,6 @@ def _decommission_reason(
     if not left and votes:
         return "it holds no replicas any more, and votes in the controller until enough other voters are there"
     if not left:
-        return "it holds no replicas any more; the controller's leader is about to remove it"
+        return "it holds no replicas any more; the controller's leader removes it once all reassignments are settled"
     others = [node for node in silent if node != row.node_id]
     return f"the nodes {others} do not answer" if others else None

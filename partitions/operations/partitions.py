@@ -72,12 +72,20 @@ class PartitionOperations:
     # cancelling
 
     async def cancel_reconfiguration(self, topic: str, partition: int, *, deadline: Deadline) -> int:
-        """Assign a partition to its present voters; return the assignment's version, the same if nothing moves."""
+        """Assign a partition to its present voters; return the assignment's version, the same if nothing moves.
+
+        Raises `Unavailable` if not every partition has a leader that reports its moves: this one may be moving."""
         await self._metadata.barrier(deadline)
         current = _assignment(self._metadata.state, topic, partition)
-        for move in (await self._move_reporter.collect_settled(deadline)).moves:
+        reports = await self._move_reporter.collect_settled(deadline)
+        for move in reports.moves:
             if (move.topic, move.partition) == (topic, partition):
                 return await self._cancel(move, deadline)
+        if not reports.is_complete:
+            raise Unavailable(
+                f"no broker reports a move of {topic}/{partition}, but some partitions have no leader that answers: it "
+                "may be moving; nothing was cancelled; try again, and see `raftlog cluster health`"
+            )
         return current.version
 
     async def cancel_moves(self, node_id: int | None = None, *, deadline: Deadline) -> list[CancelledReassignment]:

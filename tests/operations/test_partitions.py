@@ -10,6 +10,7 @@ from raftlog.errors import (
     InvalidArgument,
     NoLeader,
     OutcomeUnknown,
+    Unavailable,
     UnknownBroker,
     UnknownPartition,
     UnknownTopic,
@@ -109,6 +110,19 @@ async def test_other_moves_can_be_cancelled_beside_an_uncancellable_one(four_wit
     with pytest.raises(InvalidArgument, match=r"min\.insync\.replicas"):
         await operations.partitions.cancel_reconfiguration("alone", 0, deadline=soon())
     assert await operations.partitions.cancel_moves(deadline=soon()) == [CancelledReassignment(topic="t", partition=0)]
+
+
+async def test_a_move_that_no_leader_can_report_is_not_cancelled(four_without_balancing: Brokers) -> None:
+    await four_without_balancing[1].create_topic("alone", 1, 1, deadline=soon())
+    [at] = assigned_nodes(four_without_balancing[1], "alone")
+    asked = four_without_balancing[next(node for node in four_without_balancing.running if node != at)]
+    version = await asked.operations.partitions.cancel_reconfiguration("alone", 0, deadline=soon())
+    await four_without_balancing.stop(at)
+    await until(lambda: not asked.node.is_alive(at))
+    with pytest.raises(Unavailable, match="may be moving; nothing was cancelled"):
+        await asked.operations.partitions.cancel_reconfiguration("alone", 0, deadline=soon())
+    await four_without_balancing.start(at)
+    assert await asked.operations.partitions.cancel_reconfiguration("alone", 0, deadline=soon()) == version
 
 
 async def test_leadership_moves_to_the_requested_broker_and_stays(four_without_balancing: Brokers) -> None:
