@@ -5,6 +5,7 @@ time counts as down. The controller's state comes from the copy here. Called by 
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -349,9 +350,7 @@ class ClusterObserver:
         for number, (topic, partition) in enumerate(partitions):
             key = partition.group_id.bytes
             described = self._merge_row(partition, rows.get(key))
-            found.add(partition, described)
-            if described.leader is None and self._is_leaderless(topic, partition, leaderless_ms.get(key)):
-                found.leaderless.append(partition.name)
+            found.add(partition, described, partial(self._is_leaderless, topic, partition, leaderless_ms.get(key)))
             if number % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)
         return found

@@ -1,5 +1,6 @@
 """Partitions that are not as they should be, by kind of problem; gathered by `cluster_view` for the health."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from raftlog.partitions.results import PartitionState, ReplicaLag
@@ -23,10 +24,12 @@ class UnhealthyPartitions:
     behind: list[ReplicaLag] = field(default_factory=list)
     """Replicas of the under-replicated partitions that catch up."""
 
-    def add(self, partition: Partition, described: PartitionState) -> None:
-        """Add a partition to the lists of its problems, except for `leaderless`."""
+    def add(self, partition: Partition, described: PartitionState, is_leaderless: Callable[[], bool]) -> None:
+        """Add a partition to the lists of its problems; `is_leaderless` is called if it has no leader."""
         if described.leader is None:
             self.electing.append(partition.name)
+            if is_leaderless():
+                self.leaderless.append(partition.name)
         elif len(described.in_sync) < len(partition.assigned):
             self.under_replicated.append(partition.name)
             self.behind += described.behind

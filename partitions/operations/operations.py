@@ -56,7 +56,7 @@ class Operations:
         move_reporter, broker_reporter = MoveReporter(node, metadata, moves), BrokerReporter(node, metadata)
         self.applied = AppliedChanges(node, metadata)
         self.brokers = BrokerOperations(metadata, broker_reporter, move_reporter, balancer)
-        self.partitions = PartitionOperations(metadata, move_reporter)
+        self.partitions = PartitionOperations(metadata, topics, reports, move_reporter)
         self.leadership = LeadershipOperations(node, metadata, topics, router)
         self.replicas = LocalReplicas(topics)
         self.restoring = RestoringOperations(node, finder, router)

@@ -15,6 +15,8 @@ from raftlog.partitions.controller.machine.errors import check_version
 from raftlog.partitions.controller.machine.schema import REPLICAS_MAX
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.operations.move_reports import MoveReporter, limit_moves, moves_of_node
+from raftlog.partitions.operations.topic_listing import LeaderReports
+from raftlog.partitions.routing.topics import Topics
 from raftlog.raft import ReplicaId
 from raftlog.types import NodeId
 from raftlog.values.placement import CancelledReassignment, Reconfiguration
@@ -29,8 +31,11 @@ _CANCELLED_AT_ONCE: Final = 16
 class PartitionOperations:
     """Reassignments of partitions for operators."""
 
-    def __init__(self, metadata: ControllerHost, move_reporter: MoveReporter) -> None:
-        self._metadata, self._move_reporter = metadata, move_reporter
+    def __init__(
+        self, metadata: ControllerHost, topics: Topics, leaders: LeaderReports, move_reporter: MoveReporter
+    ) -> None:
+        """Use `leaders` for the states of partitions, and `move_reporter` for their pending moves."""
+        self._metadata, self._topics, self._leaders, self._move_reporter = metadata, topics, leaders, move_reporter
 
     async def set_replicas(
         self,
@@ -74,7 +79,7 @@ class PartitionOperations:
     async def cancel_reconfiguration(self, topic: str, partition: int, *, deadline: Deadline) -> int:
         """Assign a partition to its present voters; return the assignment's version, the same if nothing moves.
 
-        Raises `Unavailable` if not every partition has a leader that reports its moves: this one may be moving."""
+        Raises `Unavailable` if no leader reports whether the partition moves."""
         await self._metadata.barrier(deadline)
         current = _assignment(self._metadata.state, topic, partition)
         reports = await self._move_reporter.collect_settled(deadline)
@@ -82,14 +87,17 @@ class PartitionOperations:
             if (move.topic, move.partition) == (topic, partition):
                 return await self._cancel(move, deadline)
         if not reports.is_complete:
-            raise Unavailable(
-                f"no broker reports a move of {topic}/{partition}, but some partitions have no leader that answers: it "
-                "may be moving; nothing was cancelled; try again, and see `raftlog cluster health`"
-            )
+            found = self._topics.find(topic)
+            [described] = await self._leaders.describe_partitions(found, [found.partition(partition)], deadline)
+            if described.leader is None or described.leader in reports.silent:
+                raise Unavailable(
+                    f"no leader reports whether {topic}/{partition} is moving; nothing was cancelled; try again, and "
+                    "see `raftlog cluster health`"
+                )
         return current.version
 
     async def cancel_moves(self, node_id: int | None = None, *, deadline: Deadline) -> list[CancelledReassignment]:
-        """Cancel all moves, or those from or to a broker; return the partitions whose moves were cancelled."""
+        """Cancel all moves that leaders report, or those from or to a broker; return the cancelled ones."""
         await self._metadata.barrier(deadline)
         if node_id is not None:
             self._metadata.state.broker(NodeId(node_id))

@@ -93,16 +93,18 @@ class CommittedReads:
         had_open = self._had_open
         if self._producers.is_loaded:
             self._had_open = bool(self._producers.table.transactions.open)
-        if (ready.apply is None and ready.role_state is None) or not self.waits:
-            return
         if ready.role_state is not None:
             self.waits.wake_all()
-        elif ready.apply is not None and self._producers.is_loaded:
+        elif ready.apply is not None and self.waits and self._producers.is_loaded:
             before, self._stable = self._stable, self._producers.stable_end
             if not had_open and not self._had_open:
                 self.waits.advance(self._group.log.size_of(*ready.apply))
             elif self._stable > before:
                 self.waits.advance(_ALL_BYTES)
+
+    def on_loaded(self) -> None:
+        """Count on open transactions in a state that was read anew."""
+        self._had_open = True
 
     def close(self) -> None:
         """Stop work in the background, because the replica ends."""

@@ -48,7 +48,9 @@ def describe(group: PartitionReplica, lag_ticks_max: int) -> ReplicaDescription:
     core = group.core
     status = core.status() if core.role is Role.LEADER else None
     in_sync = None if status is None else _node_ids(voters_in_sync(status, lag_ticks_max))
-    is_any_late = status is not None and any(each.lag_ticks for each in status.followers)
+    caught_up = in_sync or ()
+    if status is not None and any(each.lag_ticks for each in status.followers):
+        caught_up = _node_ids(voters_in_sync(status, 0))
     return ReplicaDescription(
         core.leader.node_id if core.leader else None,
         core.term,
@@ -58,7 +60,7 @@ def describe(group: PartitionReplica, lag_ticks_max: int) -> ReplicaDescription:
         group.log_end_offset,
         group.log.segments.size_bytes,
         in_sync,
-        _node_ids(voters_in_sync(status, 0)) if status is not None and is_any_late else in_sync or (),
+        caught_up,
         () if status is None else _lagging_members(group, status),
         _find_problem(group),
     )

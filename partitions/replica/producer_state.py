@@ -134,9 +134,8 @@ class ProducerState:
 
     def on_step(self) -> None:
         """Queue a read of the log, or write a snapshot that is due, after the Raft group has processed a Ready."""
-        if self._segments is not self._group.log.segments:
-            self._follow_replaced_log()
-        if self._next <= self._read_to and self.is_behind:
+        self._follow_replaced_log()
+        if self.is_behind:
             self._loading.enqueue(self)
         elif self._at_roll is not None:
             self.write_run_if_due()
@@ -146,8 +145,7 @@ class ProducerState:
         if first != self._delivered + 1:  # the log was replaced
             self._begin_reading()
         self._delivered = last
-        if self._segments is not self._group.log.segments:
-            self._follow_replaced_log()
+        self._follow_replaced_log()
         taken = self._group.log.producers.take(last)
         if self._next <= self._read_to:
             # Entries truncated meanwhile are never delivered; all present ones are read.

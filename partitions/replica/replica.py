@@ -7,7 +7,7 @@ its own term, because before that it does not know the end (KIP-207). *Out of ra
 read index confirms the leader first, so the end of the log that clients see never goes back. A replica without a known
 leader serves the entries committed here, which are final, but does not claim that there are no more.
 
-Not here: queues, deadlines of appends, other nodes. Called by the routing; the node calls `on_step` after every Ready.
+Not here: queues, deadlines of appends, other nodes. Called by the routing; the node calls `on_step` after a Ready.
 """
 
 import asyncio
@@ -389,14 +389,14 @@ class Replica:
         self._producers.on_step()
         self._sequence_check.on_step()
         self._committed_reads.on_step(ready)
-        if (ready.apply is not None or ready.role_state is not None) and self.waits:
-            if ready.role_state is not None:
-                self.waits.wake_all()
-            elif ready.apply is not None:
-                self.waits.advance(self.group.log.size_of(*ready.apply))
+        if ready.role_state is not None:
+            self.waits.wake_all()
+        elif ready.apply is not None and self.waits:
+            self.waits.advance(self.group.log.size_of(*ready.apply))
 
     def _on_loaded(self) -> None:
         """Continue with the requests that waited for the state of the producers."""
+        self._committed_reads.on_loaded()
         self._sequence_check.on_step()
         self._wake_all()
 

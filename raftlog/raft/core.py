@@ -291,7 +291,9 @@ class RaftCore(ReadableCore):
         return self._builder.build_if_changed(self._role, self._reason)
 
     def advance(self, *, durable: int = 0, applied: Index | None = None) -> None:
-        """Record that all Readys up to number `durable` are synced, and entries up to `applied` applied."""
+        """Record that all Readys up to number `durable` are synced, and entries up to `applied` applied.
+
+        0 and None mean that nothing is new."""
         replica, role = self._replica, self._role
         if durable:
             is_moved = replica.advance_durable_index(durable)

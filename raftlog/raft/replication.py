@@ -150,7 +150,8 @@ class Replication:
         for progress in self.progress.values():
             progress.note_commit(before, ticks)
         if len(self._fastest) < len(self.progress) and any(each.match_index < committed for each in self._fastest):
-            self._choose_fastest()  # others were faster
+            self._choose_fastest()  # others were faster; they may lack deferred entries
+            self.is_due = True
 
     # sending
 
@@ -373,7 +374,7 @@ class Replication:
     def _acknowledge(self, progress: FollowerProgress, durable: Index) -> None:
         """Record the durable index of a follower, and plan the work that it allows.
 
-        An index up to the commit index can commit nothing; one up to the log's end may complete a transfer."""
+        An index up to the commit index can commit nothing; one at the log's end may complete a transfer."""
         if progress.acknowledge(durable, self.sequence):
             self.are_notices_due = True
             last_index = self._replica.log.last_index

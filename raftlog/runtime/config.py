@@ -48,7 +48,7 @@ class DriverConfig:
     large_append_bytes: int = 64 * 1024
     """Appends of one group and turn from this size on are synced in their segment instead of being journaled."""
     segment_write_bytes: int = 32 * 1024
-    """Journaled entries are written to their segment within some ticks, or as soon as so many bytes wait."""
+    """Journaled entries are written to their segment at one of the next ticks, or as soon as so many bytes wait."""
     recent_bytes_max: int = MIB
     """Bytes of one group's newest entries that stay in memory for followers; unwritten entries may exceed the limit."""
     checkpoint_interval_ms: int = 60_000

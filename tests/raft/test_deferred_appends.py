@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from raftlog.raft.messages import AppendRequest, PreVoteRequest, PreVoteResponse
+from raftlog.raft.messages import AppendRequest, AppendResponse, Message, PreVoteRequest, PreVoteResponse
 from raftlog.raft.ready import Role
 from raftlog.raft.settings import RaftSettings
 from raftlog.types import Term
@@ -68,6 +68,38 @@ def test_five_voters_have_two_in_the_quorum_beside_the_leader() -> None:
     assert len(recipients(cluster)) == 2
     cluster.settle()
     assert cluster.data(1) == ["a"]
+
+
+def test_a_follower_that_joins_the_quorum_gets_its_deferred_entries_at_once() -> None:
+    """The quorum is chosen anew by an acknowledgement of a follower that itself lacks nothing."""
+    cluster = deferring(1, 2, 3, 4, 5)
+
+    def take(kind: type, *nodes: int) -> list[Message]:
+        """Remove the messages of this type to these nodes from the network, and return them."""
+        taken = [each for each in cluster.network if isinstance(each, kind) and each.to.node_id in nodes]
+        cluster.network[:] = [each for each in cluster.network if each not in taken]
+        return taken
+
+    def deliver(messages: list[Message]) -> None:
+        """Let the receivers process the messages."""
+        for message in messages:
+            cluster[message.to.node_id].core.step(message)
+            cluster[message.to.node_id].handle_readys()
+
+    cluster.propose(1, "a")
+    slow, prompt = recipients(cluster)
+    joining, last = (node for node in (2, 3, 4, 5) if node not in (slow, prompt))
+    appends = {node: take(AppendRequest, node) for node in (slow, prompt)}
+    send_deferred(cluster)
+    appends |= {node: take(AppendRequest, node) for node in (joining, last)}
+    cluster.propose(1, "b")
+    assert recipients(cluster) == [slow, prompt]
+    cluster.network.clear()
+    for node in (joining, prompt):
+        deliver(appends[node])
+        deliver(take(AppendResponse, 1))
+    assert cluster.core(1).committed_index == cluster.core(1).last_id.index - 1
+    assert recipients(cluster) == [joining]
 
 
 def test_more_bytes_than_the_bound_go_to_all() -> None:

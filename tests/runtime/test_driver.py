@@ -263,8 +263,10 @@ def test_a_repair_restores_a_configuration_whose_row_alone_is_damaged() -> None:
         disk.flip_bit(files.index.path, number * ROW_SIZE + 41, 2)  # its checksum
         world.start(hurt)
         assert world.group(hurt).core.configuration != known
+        assert 4 not in world.drivers[hurt]._peers._groups_shared
         world.run_until(lambda: world.group(hurt).damage is None)
         assert world.group(hurt).core.configuration == known
+        assert 4 in world.drivers[hurt]._peers._groups_shared, "no heartbeats are exchanged with the restored member"
 
 
 def test_a_damaged_configuration_of_a_large_append_quarantines_until_it_is_repaired() -> None:

@@ -269,7 +269,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _raft(
         "keep-a-silent-quorum",
         "replication:Replication.note_commit",
-        "            self._choose_fastest()  # others were faster",
+        "            self._choose_fastest()  # others were faster; they may lack deferred entries",
         "            pass",
     ),
     _raft("defer-while-joint", "replication:Replication._choose_fastest", "if self._outgoing or not", "if not"),

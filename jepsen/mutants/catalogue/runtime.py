@@ -154,7 +154,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _runtime(
         "admit-another-offset",
         "replica/admission:Admission.admits",
-        "if expected is not None and read_header(entries[0].payload).base_offset != expected:",
+        "if expected is not None and base_offset_of(entries[0].payload) != expected:",
         "if False:",
         _DRIVER,
     ),

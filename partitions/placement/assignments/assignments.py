@@ -163,7 +163,7 @@ class Assignments(BackgroundLoop):
     # callbacks of the groups
 
     def _on_step(self, group: PartitionReplica, ready: Ready) -> None:
-        """Pass a step of a Raft group to its replica, which begins with the first configuration."""
+        """Pass a step to the group's replica, which begins with the first configuration; none with messages alone."""
         replica = self.replicas.get(group.key)
         if replica is not None:
             if not ready.has_only_messages:

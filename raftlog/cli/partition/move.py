@@ -149,7 +149,7 @@ def cancel_move(partition: str | None, all_of_them: bool, node: int | None, verb
     if partition is not None:
         topic, number = parse_partition(partition)
         answer = verb.ask(lambda client: client.admin.cancel_reconfiguration(topic, number))
-        verb.output(answer, f"{partition} has no pending move now; its present replicas stay")
+        verb.output(answer, f"{partition} stays on its present replicas")
         return
     rows = verb.ask(lambda client: client.admin.cancel_reconfigurations(node))
     verb.output(rows, f"cancelled {format_count(len(rows), 'move')}")

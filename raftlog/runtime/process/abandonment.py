@@ -32,6 +32,7 @@ async def abandon(driver: "Driver", group: PartitionReplica) -> str:
 
     Raises the error that ended the journal, and `OSError`, which ends the process too."""
     persister = driver.persister
+    persister.write(group)  # the kept directory should have all entries
     group.is_frozen = True  # no checkpoint begins that would need its files
     driver.detach(group)
     persister.begin_removal(group)

@@ -341,7 +341,7 @@ class Driver:
         ready = group.take_ready()
         for observe in group.watches:
             observe()
-        group.admission.ahead.clear()  # the log has these entries now
+        group.admission.ahead.clear()  # the log gets these entries in this turn
         if core.is_quiesced:
             self._awake.pop(group.key, None)
         else:

@@ -41,7 +41,7 @@ class JournalRoom:
         """Return whether the entries of an append are valid and have room; count them if so."""
         entries = message.entries
         size = sum([entry.size_bytes for entry in entries])
-        is_essential = group.is_essential or (
+        is_essential = group.is_essential or (  # the first entry decides nearly always
             is_control(entries[0].payload) and all(is_control(entry.payload) for entry in entries)
         )
         if not is_essential and (group.is_disk_full or group.log.lacks_descriptors or disk.is_scarce):

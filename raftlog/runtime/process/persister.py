@@ -44,8 +44,9 @@ from raftlog.types import Index, Offset, Term
 _SEGMENT_WRITE: Final = LOOP_HOLDS.step("segment write")
 _TRIM: Final = LOOP_HOLDS.step("trim")
 _WRITTEN_SHARE: Final = 4
+"""Each tick writes the entries of one in so many groups that wait for it."""
 _WRITTEN_MIN: Final = 8
-"""At each tick one of `_WRITTEN_SHARE` groups with unwritten entries is written, but at least so many."""
+"""Least number of groups whose entries a tick writes."""
 
 
 class Persister:
@@ -85,7 +86,11 @@ class Persister:
         self._waits = DurableWaits()
         self._larges = LargeAppends(disk, journal, self._note_large_journaled, self._stop_with_disk_error)
         self._unwritten: dict[GroupKey, PartitionReplica] = {}
-        """Groups with entries that are not in their files: they wait for one of the next ticks, or for room."""
+        """Groups with entries that are not in their files, the one that has waited longest first.
+
+        They wait for one of the next ticks, for room, or for the mark of their creation."""
+        self._write_bytes = min(config.segment_write_bytes, config.large_append_bytes)
+        """Bytes of unwritten entries from which on a group is written at once, as every large append is."""
         self._unmarked: dict[GroupKey, None] = {}
         """New groups whose creation is not durable in the journal: entries after their first roll must wait."""
         self._being_removed: dict[GroupKey, PartitionReplica] = {}
@@ -200,7 +205,7 @@ class Persister:
 
         Control batches are written at once, because they have effects on the files."""
         log = group.log
-        if log.unwritten_bytes >= self._config.segment_write_bytes or log.has_unwritten_control:
+        if log.unwritten_bytes >= self._write_bytes or log.has_unwritten_control:
             self.write(group)
         else:
             self._unwritten[group.key] = group
@@ -209,7 +214,7 @@ class Persister:
         """Write entries to the files; without room or descriptors they wait, and the group accepts no more entries."""
         self.checkpoints.note_changed(group)
         if group.key in self._unmarked:
-            self._unwritten[group.key] = group
+            self._write_later(group)
             return
         try:
             with _SEGMENT_WRITE:
@@ -223,8 +228,12 @@ class Persister:
             self._unwritten.pop(group.key, None)
             self._larges.start(group)
         else:
-            self._unwritten.pop(group.key, None)
-            self._unwritten[group.key] = group  # retried after all others that wait
+            self._write_later(group)
+
+    def _write_later(self, group: PartitionReplica) -> None:
+        """Retry the write of a group after those of all others that wait."""
+        self._unwritten.pop(group.key, None)
+        self._unwritten[group.key] = group
 
     @property
     def waits_for_room(self) -> bool:
@@ -241,13 +250,13 @@ class Persister:
         self._write_groups(len(self._unwritten))
 
     def write_oldest(self) -> None:
-        """Write the entries of the groups that have waited longest: a quarter, but at least a few; called every tick.
+        """Write the entries of a quarter of the groups, and of at least `_WRITTEN_MIN`; called every tick.
 
-        A busy group then gets one write for some ticks, in place of one for each."""
+        With many busy groups one write has the entries of several ticks."""
         self._write_groups(max(_WRITTEN_MIN, len(self._unwritten) // _WRITTEN_SHARE))
 
     def _write_groups(self, count: int) -> None:
-        """Write the pending entries of `count` groups, the oldest first."""
+        """Write the pending entries of the `count` groups that have waited longest."""
         self._larges.journal_again()
         for group in list(islice(self._unwritten.values(), count)):
             self.write(group)

@@ -33,7 +33,7 @@ class Admission:
     def __init__(self, group_id: uuid.UUID) -> None:
         self._group_id = group_id
         self.ahead: dict[EntryId, Offset] = {}
-        """Offset after the last entry of each message of this turn, by its id; the driver clears it after the turn."""
+        """Offset after the last entry of each message of this turn, by the entry's id; cleared by the driver."""
 
     def admits(self, request: AppendRequest, log: GroupLog) -> bool:
         """Return whether the entries are valid and, if the entry before them is in the log, follow it.

@@ -122,6 +122,10 @@ class LogPort(PeerPort, Protocol):
         """Update the nodes that have a replica of the group, because its configuration may have changed."""
         ...
 
+    def note_changed(self, group: PartitionReplica) -> None:
+        """Record that the group's state changes: the next checkpoint has to include it."""
+        ...
+
 
 class TransferPort(AppendPort, LogPort, Protocol):
     """All interfaces for transfers."""

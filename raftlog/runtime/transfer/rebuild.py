@@ -83,6 +83,7 @@ class Rebuild:
         group = self._group
         self._port.stop_compaction(group)
         last = group.log.last_index
+        self._port.persister.write(group)
         if group.log.is_cut_waiting or group.log.written_index < last:
             raise Unavailable(f"{group.name}: its newest entries are not in its files yet; try again")
         begin = self._old.segments[0].base_offset if self._old.segments else 0

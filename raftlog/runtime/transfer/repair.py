@@ -91,6 +91,8 @@ class Repair:
         group.log.refresh_boundary()
         group.core.restore_configurations(found.known)
         group.configuration_index, group.are_configurations_known = group.core.configuration.index, True
+        port.note_members(group)
+        port.note_changed(group)
         event(_logger, "replica_repaired", group=group.name, entries=self._repaired_count, why=str(group.damage))
         group.damage, group.damaged, group.repair_note = None, None, None
         group.core.lift_quarantine()

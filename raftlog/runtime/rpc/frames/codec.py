@@ -64,7 +64,8 @@ class _Layout:
     def __init__(self, code: int, message_type: Any, shapes: str) -> None:
         """Describe the row of a message type; `shapes` has the struct code of each field."""
         self.code, self.type, self.shapes = code, message_type, tuple(shapes.split())
-        places = zip(accumulate(map(len, self.shapes), initial=0), self.shapes, strict=False)
+        ends = accumulate(map(len, self.shapes), initial=0)
+        places = zip(ends, self.shapes, strict=False)  # there is one end more
         composite = [(field, at, shape) for field, (at, shape) in enumerate(places) if shape not in _SCALARS]
         self.composite = tuple(reversed(composite))
         """Fields that are converted, last one first: place among the fields, place among the values, shape."""
