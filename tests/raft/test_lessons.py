@@ -205,6 +205,15 @@ def test_r14_an_empty_append_or_heartbeat_commits_only_verified_entries() -> Non
     assert follower.core.committed_index == 2
 
 
+def test_r14_an_empty_append_acknowledges_only_verified_entries() -> None:
+    """Other durable entries may be another leader's, and would count for entries of this leader at the same indexes."""
+    follower = LoneFollower(1, 1, 1, 1, 1)
+    follower.append(2, entry_id(3, 1))
+    answer = follower.last_answer()
+    assert (answer.is_accepted, answer.verified, answer.durable, answer.written) == (True, 3, 3, 3)
+    assert follower.terms() == [1, 1, 1, 1, 1]
+
+
 def test_r15_a_gap_is_refused() -> None:
     follower = LoneFollower(1)
     follower.append(1, entry_id(3, 1), 1)
