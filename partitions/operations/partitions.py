@@ -91,8 +91,7 @@ class PartitionOperations:
             [described] = await self._leaders.describe_partitions(found, [found.partition(partition)], deadline)
             if described.leader is None or described.leader in reports.silent:
                 raise Unavailable(
-                    f"no leader reports whether {topic}/{partition} is moving; nothing was cancelled; try again, and "
-                    "see `raftlog cluster health`"
+                    f"no leader reports whether {topic}/{partition} is moving; nothing was cancelled; try again"
                 )
         return current.version
 
