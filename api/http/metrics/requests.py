@@ -35,15 +35,18 @@ class RequestMetrics:
 
     def count_answer(self, kind: str, began: float, response: web.StreamResponse) -> None:
         """Count an answer to a request of class `kind`; `began` is the time at which its head was read."""
-        status = response.status
-        self.responses[status] = self.responses.get(status, 0) + 1
         until = stopwatch()
         if type(response) is not CompleteResponse:
             if isinstance(response, PacedResponse):
                 until = response.began or until
             elif not isinstance(response, web.Response):
                 kind = STREAM
+        self.count(kind, until - began, response.status)
+
+    def count(self, kind: str, seconds: float, status: int) -> None:
+        """Count an answer with `status` to a request of class `kind`, `seconds` after the request's head was read."""
+        self.responses[status] = self.responses.get(status, 0) + 1
         times = self.times.get(kind)
         if times is None:
             times = self.times[kind] = Histogram()
-        times.observe(until - began)
+        times.observe(seconds)

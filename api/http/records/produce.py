@@ -1,5 +1,6 @@
 """Handlers of POST of records and of stored batches. Hot path: most of it runs for every record."""
 
+from collections.abc import Sequence
 from functools import partial
 
 from aiohttp import web
@@ -13,23 +14,24 @@ from raftlog.api.http.records.ndjson_ingest import NdjsonIngest
 from raftlog.api.http.records.ndjson_report import StreamAnswer
 from raftlog.api.http.records.new_records import PRODUCER_FIELDS, parse_records
 from raftlog.api.http.records.octet_stream import OctetStream
-from raftlog.api.http.records.produce_answers import records_answer, single_record_answer
+from raftlog.api.http.records.produce_answers import encode_single_record, records_answer, whole_records_answer
 from raftlog.api.http.records.produce_endpoints import TO_PARTITION, TO_TOPIC
 from raftlog.api.http.records.produce_options import ProduceOptions
-from raftlog.api.http.server.answers import value_answer
+from raftlog.api.http.server.answers import answer, value_answer
 from raftlog.api.http.server.bodies import UNCHARGED_BYTES_MAX, ReceivedBody
 from raftlog.api.http.server.connection import caller_of
 from raftlog.api.http.server.handlers import HandlerContext, Handlers
 from raftlog.api.http.server.held_memory import RECORD_MEMORY_BYTES, HeldMemory
 from raftlog.api.http.server.media import Format, content_format
 from raftlog.api.http.server.problems import HttpProblem
+from raftlog.api.http.server.repeated_requests import RepeatedHandler
 from raftlog.api.http.server.request_headers import header
 from raftlog.api.http.server.request_quotas import mark_stream, pace
 from raftlog.api.http.server.routing import Handler, Target, partition_number, query_choice
 from raftlog.api.http.server.streamed_body import StreamedBody
 from raftlog.partitions.caller import Caller
 from raftlog.partitions.deadline import deadline_in
-from raftlog.partitions.results import ALL, Acks
+from raftlog.partitions.results import ALL, Acks, RecordResult
 from raftlog.partitions.security.client_rates import PRODUCED
 from raftlog.runtime.tracing.context import TRACEPARENT
 from raftlog.security.permissions import AclOperation, AclResourceType, Resource
@@ -81,6 +83,23 @@ class ProduceHandlers(Handlers):
                 return response
 
         return trace_handler
+
+    def find_repeated_handler(self, request: web.BaseRequest, target: Target) -> RepeatedHandler | None:
+        """Return the handler of records with the same head; None for streams, batches, transactions, and traces."""
+        options: ProduceOptions = target.options
+        format_ = content_format(header(request, CONTENT_TYPE))
+        is_plain = format_ in (Format.JSON, Format.BINARY) and options.transactional_id is None
+        return partial(self._produce_repeated, options, format_) if is_plain and self._tracer is None else None
+
+    async def _produce_repeated(self, options: ProduceOptions, format_: Format, body: bytes) -> bytes | web.Response:
+        """Append the records of a small body; return the body of a 200 answer, or another answer."""
+        results = await self._append_records(options, format_, body)
+        done, headers = encode_single_record(results), self._leader_header(options)
+        if done is not None and not headers:
+            return done
+        response = whole_records_answer(results) if done is None else answer(done)
+        response.headers.update(headers)
+        return response
 
     @TO_TOPIC
     @TO_PARTITION
@@ -168,6 +187,18 @@ class ProduceHandlers(Handlers):
         """Append the records of a complete body; `held` is the memory that the body takes from the budget."""
         if format_ is Format.BATCHES:
             return await self._produce_batches(options, data, held)
+        results = await self._append_records(options, format_, data, held)
+        done = encode_single_record(results)
+        if done is not None:
+            return answer(done)
+        return await records_answer(request, results, self._leader_header(options))
+
+    async def _append_records(
+        self, options: ProduceOptions, format_: Format, data: bytes | bytearray, held: HeldMemory | None = None
+    ) -> Sequence[RecordResult]:
+        """Append the records of a complete body in a JSON format; return the result of each.
+
+        Raises `HttpProblem`, and errors of the whole call."""
         topic, choice, acks, timeout, _, transactional_id = options
         deadline = deadline_in(timeout)
         is_large = held is not None and len(data) > PARSED_BYTES_MAX
@@ -186,16 +217,12 @@ class ProduceHandlers(Handlers):
         if transactional_id is not None:
             if producer is None:
                 raise HttpProblem(INVALID_JSON, f"records of a transaction need {', '.join(PRODUCER_FIELDS)}")
-            results = await self._broker.leader.transaction_appends.append_records(
+            return await self._broker.leader.transaction_appends.append_records(
                 topic, place, records, producer, transactional_id=transactional_id, deadline=deadline
             )
-        else:
-            results = await self._broker.produce_records(
-                topic, place, records, acks=acks, deadline=deadline, producer=producer, is_large=is_large
-            )
-        if len(results) == 1 and (done := single_record_answer(results[0])) is not None:
-            return done
-        return await records_answer(request, results, self._leader_header(options))
+        return await self._broker.produce_records(
+            topic, place, records, acks=acks, deadline=deadline, producer=producer, is_large=is_large
+        )
 
     async def _produce_batches(
         self, options: ProduceOptions, body: bytes | bytearray, held: HeldMemory | None

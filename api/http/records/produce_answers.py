@@ -7,7 +7,7 @@ from typing import Any, Final
 import orjson
 from aiohttp import web
 
-from raftlog.api.http.server.answers import answer, json_answer, value_answer
+from raftlog.api.http.server.answers import json_answer, value_answer
 from raftlog.api.http.server.media import JSON_TYPE
 from raftlog.api.http.server.paced_answer import send_parts
 from raftlog.api.http.server.problems import error_body, retry_headers
@@ -24,39 +24,50 @@ _SENT_AT_ONCE_MAX: Final = 1_000
 """Rows of an answer that are written at once; a longer answer is written in parts."""
 
 
-def single_record_answer(result: RecordResult) -> web.Response | None:
-    """Return the answer for one newly stored record; None for any other result."""
-    partition, offset, error, is_duplicate = result
-    if error is None and offset is not None and not is_duplicate:
-        return answer(_ONE_DONE % (partition, offset))
+def encode_single_record(results: Sequence[RecordResult]) -> bytes | None:
+    """Return the body of the answer for one newly stored record; None for any other results."""
+    if len(results) == 1:
+        partition, offset, error, is_duplicate = results[0]
+        if error is None and offset is not None and not is_duplicate:
+            return _ONE_DONE % (partition, offset)
     return None
 
 
 async def records_answer(
     request: web.BaseRequest, results: Sequence[RecordResult], headers: dict[str, str]
 ) -> web.StreamResponse:
-    """Return the answer with the result of each record; a very long answer is sent before this returns.
+    """Return the answer with the result of each record; a very long answer is sent before this returns."""
+    if len(results) <= _SENT_AT_ONCE_MAX:
+        return whole_records_answer(results)
+    status, fields, retry = _summarize(results)
+    parts = _encode_in_parts(results, fields)
+    return await send_parts(request, status, {"Content-Type": JSON_TYPE, **headers, **retry}, parts)
 
-    The status is 200 if any record is stored. Otherwise it is that of the first error with the outcome `unknown`, or
-    else of the first error."""
-    errors = [result.error for result in results if result.error is not None]
-    status, fields = 200, {"key_schema_id": None, "value_schema_id": None}
-    retry: dict[str, str] = {}
-    if len(errors) == len(results):
-        worst = next((error for error in errors if error.outcome == "unknown"), errors[0])
-        (status, body), retry = error_body(worst), retry_headers(worst)
-        fields = orjson.loads(body)
-        if len(results) == 1:
-            return json_answer(fields, status, retry)
-    if len(results) > _SENT_AT_ONCE_MAX:
-        parts = _encode_in_parts(results, fields)
-        return await send_parts(request, status, {"Content-Type": JSON_TYPE, **headers, **retry}, parts)
+
+def whole_records_answer(results: Sequence[RecordResult]) -> web.Response:
+    """Return the answer with the result of each record, which is not sent yet."""
+    status, fields, retry = _summarize(results)
+    if status != 200 and len(results) == 1:
+        return json_answer(fields, status, retry)
     rows = [describe_result(result) for result in results]
     if status == 200:
         return value_answer(ProducedRecords(offsets=rows))
     refused = value_answer({**fields, "offsets": rows}, status=status)
     refused.headers.update(retry)
     return refused
+
+
+def _summarize(results: Sequence[RecordResult]) -> tuple[int, dict[str, Any], dict[str, str]]:
+    """Return the status of the whole answer, its members besides the rows, and its headers.
+
+    The status is 200 if any record is stored. Otherwise it is that of the first error with the outcome `unknown`, or
+    else of the first error."""
+    errors = [result.error for result in results if result.error is not None]
+    if len(errors) < len(results):
+        return 200, {"key_schema_id": None, "value_schema_id": None}, {}
+    worst = next((error for error in errors if error.outcome == "unknown"), errors[0])
+    status, body = error_body(worst)
+    return status, orjson.loads(body), retry_headers(worst)
 
 
 async def _encode_in_parts(results: Sequence[RecordResult], fields: dict[str, Any]) -> AsyncIterator[bytes]:

@@ -1,7 +1,7 @@
 """Constructors of responses."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import orjson
 from aiohttp import HttpVersion11, web
@@ -10,6 +10,8 @@ from aiohttp.abc import AbstractStreamWriter
 from raftlog.api.http.server.answer_heads import head_of
 from raftlog.api.http.server.media import JSON_TYPE
 from raftlog.values.value import Value, to_json
+
+_JSON_HEADERS: Final = {"Content-Type": JSON_TYPE}
 
 
 class CompleteResponse(web.Response):
@@ -22,17 +24,29 @@ class CompleteResponse(web.Response):
         is_last = self._keep_alive is False or not request.keep_alive
         if is_last or request.version != HttpVersion11 or request.method == "HEAD":
             return await super().prepare(request)
-        connection, body = request.protocol, self._body
+        connection = request.protocol
         transport = connection.transport
-        assert isinstance(body, bytes | bytearray), f"{self} has no whole body"
         if transport is None or transport.is_closing():
             raise ConnectionResetError("the client has closed the connection")
-        head = head_of(self._status, self._reason, self._headers)
-        transport.write(b"".join((head, b"%d\r\n\r\n" % len(body), body)))
+        transport.write(self.encode())
         self._keep_alive = self._eof_sent = True
         if connection.writing_paused:
             await request.writer.drain()
         return None
+
+    def encode(self) -> bytes:
+        """Return head and body as they are sent. The head says that the connection is closed if it will be."""
+        body = self._body
+        assert isinstance(body, bytes | bytearray), f"{self} has no whole body"
+        if self._keep_alive is False:
+            self._headers["Connection"] = "close"
+        head = head_of(self._status, self._reason, self._headers)
+        return b"".join((head, b"%d\r\n\r\n" % len(body), body))
+
+
+def encode_json_answer(body: bytes) -> bytes:
+    """Return head and body of a 200 answer in JSON on a connection that stays open."""
+    return b"%b%d\r\n\r\n%b" % (head_of(200, "OK", _JSON_HEADERS), len(body), body)
 
 
 def answer(body: bytes | bytearray, content_type: str = JSON_TYPE, status: int = 200) -> web.Response:

@@ -4,6 +4,7 @@ import logging
 from typing import Final
 
 from aiohttp import web
+from aiohttp.hdrs import AUTHORIZATION
 
 from raftlog.api.codes import INTERNAL
 from raftlog.api.http import admin, security
@@ -32,16 +33,18 @@ from raftlog.api.http.records.produce import ProduceHandlers
 from raftlog.api.http.recovery import RecoveryHandlers
 from raftlog.api.http.restoring import RestoringHandlers
 from raftlog.api.http.server.answers import answer
-from raftlog.api.http.server.bodies import BodyReader
-from raftlog.api.http.server.connection import caller_of
+from raftlog.api.http.server.bodies import UNCHARGED_BYTES_MAX, BodyReader
+from raftlog.api.http.server.connection import HttpConnection, caller_of, connection_of
 from raftlog.api.http.server.connections import ConnectionEnds
 from raftlog.api.http.server.handlers import ConsoleContext, HandlerContext, Handlers
 from raftlog.api.http.server.logins import HttpLogins, is_readiness, strip_answer
 from raftlog.api.http.server.origins import OriginPolicy
 from raftlog.api.http.server.permissions import authorize_route
 from raftlog.api.http.server.problems import INTERNAL_ERROR_BODY, HttpProblem, error_body, retry_headers
+from raftlog.api.http.server.repeated_requests import FoundRequest, RepeatedRequest, RepeatedRequests
+from raftlog.api.http.server.request_headers import header
 from raftlog.api.http.server.request_quotas import answer_within_quotas
-from raftlog.api.http.server.routing import HttpRouter
+from raftlog.api.http.server.routing import HttpRouter, Route, Target
 from raftlog.api.http.status import StatusHandlers
 from raftlog.api.http.topics import TopicHandlers
 from raftlog.api.http.traces import TraceHandlers
@@ -54,6 +57,7 @@ from raftlog.runtime.memory_budget import MemoryBudget, MemoryShares
 
 logger = logging.getLogger(__name__)
 
+OK: Final = 200
 UNAUTHORIZED: Final = 401
 _SAFE: Final = ("GET", "HEAD")
 CONSOLE_HANDLERS: Final[tuple[type[Handlers], ...]] = (
@@ -126,6 +130,7 @@ class HttpApp:
         context = HandlerContext(
             broker, bodies, ends, self.answers, self.request_metrics, metrics_partitions_max, self.router, console
         )
+        self._repeated = RepeatedRequests(min(UNCHARGED_BYTES_MAX, bodies.body_bytes_max))
         self._refuses_console_changes = not console.allows_changes
         for handlers in HANDLERS:
             if console.is_on or handlers not in CONSOLE_HANDLERS:
@@ -142,7 +147,7 @@ class HttpApp:
                 if not is_bare:
                     await self._logins.log_in(request)
             target = self.router.find(request.raw_path)
-            handler, takes_body, parameters, kind, permissions = target.route(request.method)
+            handler, takes_body, parameters, kind, permissions, _ = route = target.route(request.method)
             if self._authorizer.is_on:
                 authorize_route(self._authorizer, caller_of(request), permissions, target.args)
             if self._refuses_console_changes and request.method not in _SAFE:
@@ -154,10 +159,14 @@ class HttpApp:
                 response = await answer_within_quotas(self._rates, request, kind, work)
             else:
                 response = await handler(request, target)
+                self._remember_head(request, target, route, response)
             if is_bare:
                 response = strip_answer(response)
         except (RaftlogError, HttpProblem) as error:
-            response = self._error_answer(request, error)
+            response = self._error_answer(error)
+            if not request.content.is_eof():
+                # The rest of a refused body is not received.
+                response.force_close()
         except Exception:
             logger.exception("%s %s failed", request.method, request.path)
             response = answer(INTERNAL_ERROR_BODY, status=INTERNAL[0])
@@ -166,7 +175,55 @@ class HttpApp:
         self.request_metrics.count_answer(kind, began, response)
         return response
 
-    def _error_answer(self, request: web.BaseRequest, error: RaftlogError | HttpProblem) -> web.Response:
+    def _remember_head(
+        self, request: web.BaseRequest, target: Target, route: Route, response: web.StreamResponse
+    ) -> None:
+        """Remember the head of an accepted request, if its handler has one for repeated requests."""
+        connection = connection_of(request)
+        head, find_handler = connection.arrived_head, route.find_repeated_handler
+        if head is None or find_handler is None or response.status != OK or not request.keep_alive:
+            return
+        handler = find_handler(request, target)
+        if handler is not None:
+            authorization = header(request, AUTHORIZATION)
+            repeated = RepeatedRequest(handler, authorization, route.permissions, target.args, route.kind)
+            self._repeated.remember(head, repeated)
+
+    def find_repeated(self, connection: HttpConnection, data: bytes) -> FoundRequest | None:
+        """Return the request of which `data` is the head, alone or with the whole body.
+
+        None if its head was not accepted before, or it needs a login or is subject to quotas."""
+        found = self._repeated.find(data)
+        if found is None or self._rates.is_on or self._ends.stopping.done():
+            return None
+        if self._logins is not None and not self._logins.is_logged_in(connection, found.request.authorization):
+            return None
+        return found
+
+    async def answer_repeated(
+        self, connection: HttpConnection, request: RepeatedRequest, body: bytes
+    ) -> bytes | web.Response:
+        """Return the body of a 200 answer in JSON, or another answer; every error becomes an answer."""
+        began = stopwatch()
+        answered: bytes | web.Response
+        try:
+            if self._authorizer.is_on:
+                authorize_route(self._authorizer, connection.caller, request.permissions, request.args)
+            answered = await request.handler(body)
+        except (RaftlogError, HttpProblem) as error:
+            answered = self._error_answer(error)
+        except Exception:
+            logger.exception("a repeated request of class %s failed", request.kind)
+            answered = answer(INTERNAL_ERROR_BODY, status=INTERNAL[0])
+        status = OK if isinstance(answered, bytes) else answered.status
+        if self._ends.stopping.done():
+            if isinstance(answered, bytes):
+                answered = answer(answered)
+            answered.force_close()
+        self.request_metrics.count(request.kind, stopwatch() - began, status)
+        return answered
+
+    def _error_answer(self, error: RaftlogError | HttpProblem) -> web.Response:
         """Return the answer to a request that failed."""
         status, body = error_body(error)
         response = answer(body, status=status)
@@ -176,7 +233,4 @@ class HttpApp:
             response.headers.update(retry_headers(error))
         if status == UNAUTHORIZED and self._logins is not None:
             self._logins.challenge(response)
-        if not request.content.is_eof():
-            # The rest of a refused body is not received.
-            response.force_close()
         return response

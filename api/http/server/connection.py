@@ -1,11 +1,13 @@
 """One HTTP connection: aiohttp's protocol with a loop of requests that needs fewer turns of the event loop.
 
 aiohttp runs each handler in a task of its own, which costs two more turns for each request. Here handlers run in the
-task of their connection, one after another. Made by `connections`."""
+task of their connection, one after another. A request with the same head as one before it does not pass through aiohttp
+at all (`repeated_requests`). Made by `connections`."""
 
 import asyncio
 import logging
-from typing import Any, Final
+from collections.abc import Awaitable
+from typing import Any, Final, Protocol
 
 from aiohttp import web
 from aiohttp.http import StreamWriter
@@ -13,8 +15,9 @@ from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import _PAYLOAD_ACCESS_ERROR, ERROR, _ErrInfo
 
 from raftlog.api.codes import BAD_REQUEST, INTERNAL
-from raftlog.api.http.server.answers import answer
+from raftlog.api.http.server.answers import CompleteResponse, answer, encode_json_answer
 from raftlog.api.http.server.problems import HttpProblem, error_body
+from raftlog.api.http.server.repeated_requests import ArrivedHead, FoundRequest, RepeatedRequest, read_head
 from raftlog.events import event
 from raftlog.partitions.caller import Caller
 from raftlog.partitions.security.authenticator import Identity
@@ -26,12 +29,37 @@ _IS_TLS: Final = "HTTPS traffic"
 """Words of aiohttp's error for bytes of a TLS handshake."""
 _NO_TLS_HERE: Final = "the client uses TLS, and this listener has none (http://)"
 _RECEIVE: Final = web.RequestHandler.data_received
+_HELD_S_MAX: Final = 0.5
+_UNKNOWN: Final = -1
+"""Value of `_missing` after a head that can have more than one meaning, or after more bytes than one request has."""
+
+
+class Repeats(Protocol):
+    """Application that answers requests by heads that it accepted before."""
+
+    def find_repeated(self, connection: "HttpConnection", data: bytes) -> FoundRequest | None:
+        """Return the request of which `data` is the head, alone or with the whole body; None for other data."""
+
+    def answer_repeated(
+        self, connection: "HttpConnection", request: RepeatedRequest, body: bytes
+    ) -> Awaitable["bytes | web.Response"]:
+        """Return the body of a 200 answer in JSON, or another answer."""
 
 
 class HttpConnection(web.RequestHandler):
     """Connection of aiohttp with the caller of its requests, and with its own loop over the requests (see module)."""
 
-    __slots__ = ("authorization", "caller", "identity", "principal")
+    __slots__ = (
+        "_held",
+        "_held_timer",
+        "_missing",
+        "arrived_head",
+        "authorization",
+        "caller",
+        "identity",
+        "principal",
+        "repeats",
+    )
 
     caller: Caller
     """Caller of the present request."""
@@ -40,11 +68,16 @@ class HttpConnection(web.RequestHandler):
     authorization: str | None
     """Header of the last login; None without one."""
     identity: Identity | None
+    arrived_head: ArrivedHead | None
+    """Head of the present request, if it can be remembered: it arrived in one piece, and no other request with it."""
 
-    def identify(self, caller: Caller) -> None:
-        """Set the caller of a new connection, from its address and certificate."""
-        self.caller, self.principal = caller, caller.principal
-        self.authorization = self.identity = None
+    def identify(self, caller: Caller, repeats: Repeats) -> None:
+        """Set the caller of a new connection, from its address and certificate, and the application of its listener."""
+        self.caller, self.principal, self.repeats = caller, caller.principal, repeats
+        self.authorization = self.identity = self.arrived_head = None
+        self._missing = 0  # bytes that the parser needs to complete a request; below 0: all further ones are parsed
+        self._held: tuple[FoundRequest, bytes] | None = None  # request whose body has not arrived, and its head
+        self._held_timer: asyncio.TimerHandle | None = None
 
     def log_in(self, authorization: str, identity: Identity) -> None:
         """Set the identity and the caller of the connection after a successful login."""
@@ -59,7 +92,7 @@ class HttpConnection(web.RequestHandler):
     @property
     def is_waiting(self) -> bool:
         """Whether the connection waits for the head of a request."""
-        return self._waiter is not None
+        return self._waiter is not None and self._held is None
 
     async def start(self) -> None:
         """Answer the requests of the connection until one of both sides closes it; aiohttp calls this once."""
@@ -83,6 +116,8 @@ class HttpConnection(web.RequestHandler):
             finally:
                 self._waiter = None
         message, body = self._messages.popleft()
+        if isinstance(message, RepeatedRequest):
+            return await self._answer_repeated(message, body)
         if self._parser is not None:
             self._parser.message_consumed()
         if self._buffer_paused and len(self._messages) <= self._msg_queue_resume_size:
@@ -112,6 +147,31 @@ class HttpConnection(web.RequestHandler):
             request._task = None  # type: ignore[assignment]  # a circle of references
         return self._keepalive and not self._close and not self._force_close
 
+    async def _answer_repeated(self, repeated: RepeatedRequest, body: bytes) -> bool:
+        """Answer a request whose head is known; return whether the connection stays open."""
+        self._request_in_progress = True
+        try:
+            answered = await self.repeats.answer_repeated(self, repeated, body)
+        finally:
+            self._request_in_progress = False
+            if self._handler_waiter is not None:
+                self._handler_waiter.set_result(None)
+        transport = self.transport
+        if transport is None or transport.is_closing():
+            return False
+        self._keepalive = True
+        if isinstance(answered, bytes):
+            transport.write(encode_json_answer(answered))
+        else:
+            assert isinstance(answered, CompleteResponse), f"{answered} has no whole body"
+            transport.write(answered.encode())
+            self._keepalive = answered.keep_alive is not False
+        try:
+            await self._drain_helper()
+        except ConnectionError:
+            return False
+        return self._keepalive and not self._close and not self._force_close
+
     def _schedule_idle_close(self) -> None:
         """Schedule the close of the connection after the idle time; a request that begins before cancels it."""
         close_time = self._loop.time() + self._keepalive_timeout
@@ -129,7 +189,60 @@ class HttpConnection(web.RequestHandler):
             self.close()
 
     def data_received(self, data: bytes) -> None:
-        """Receive data as aiohttp does; invalid chunks of a body also fail the handler that waits for the body."""
+        """Receive data as aiohttp does, except that it does not parse a repeated request.
+
+        Invalid chunks of a body also fail the handler that waits for the body."""
+        waiter = self._waiter
+        if self._missing == 0 and waiter is not None and not waiter.done() and not self._messages:
+            if self._held is None:
+                found = self.repeats.find_repeated(self, data)
+                head = data
+            else:
+                found, head = self._held
+                self._held = None
+                data, found = head + data, found._replace(body=data)
+            if found is not None:
+                request, body_bytes, body = found
+                if len(body) == body_bytes:
+                    self._messages.append((request, body))  # type: ignore[arg-type]  # `_answer_next` knows its type
+                    waiter.set_result(None)
+                    return
+                if not body:
+                    self._hold(found, head)
+                    return
+        self._parse(data)
+
+    def _hold(self, found: FoundRequest, head: bytes) -> None:
+        """Hold the head of a repeated request until its body arrives, for at most `_HELD_S_MAX`."""
+        self._held = found, head
+        if self._held_timer is None:
+            self._held_timer = self._loop.call_later(_HELD_S_MAX, self._parse_held)
+
+    def _parse_held(self) -> None:
+        """Parse a head whose body has not arrived yet; its handler then bounds the time for the body."""
+        held, self._held, self._held_timer = self._held, None, None
+        if held is not None:
+            self._parse(held[1])
+
+    def _process_keepalive(self) -> None:
+        """Close an idle connection; one that holds a head is not idle."""
+        if self._held is None:
+            super()._process_keepalive()
+        else:
+            self._keepalive_handle = None
+            self._schedule_idle_close()
+
+    def _parse(self, data: bytes) -> None:
+        """Let aiohttp parse data, and count the missing bytes of a whole request."""
+        if self._missing == 0:
+            head = read_head(data)
+            self._missing = _UNKNOWN if head is None else head.size - len(data)
+            is_alone = not self._messages and not self._request_in_progress
+            self.arrived_head = head if is_alone and self._missing >= 0 else None
+        elif self._missing > 0:
+            self._missing -= len(data)
+            if self._missing < 0:
+                self.arrived_head = None
         _RECEIVE(self, data)
         request = self._current_request
         if request is not None and self._messages and isinstance(self._messages[-1][0], _ErrInfo):
@@ -171,9 +284,14 @@ class HttpConnection(web.RequestHandler):
 
 def caller_of(request: web.BaseRequest) -> Caller:
     """Return the caller of a request, which is kept with its connection."""
+    return connection_of(request).caller
+
+
+def connection_of(request: web.BaseRequest) -> HttpConnection:
+    """Return the connection of a request."""
     connection = request.protocol
     assert isinstance(connection, HttpConnection), f"{connection} was not made here"
-    return connection.caller
+    return connection
 
 
 def _parser_error(message: str | None) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 import orjson
 from aiohttp import web
 
-from raftlog.api.http.server.connection import HttpConnection
+from raftlog.api.http.server.connection import HttpConnection, Repeats
 from raftlog.partitions.caller import ANONYMOUS, Caller
 from raftlog.partitions.security.authenticator import Authenticator
 from raftlog.partitions.security.client_rates import UNLIMITED, ClientRates
@@ -103,6 +103,7 @@ class Connections(web.Server):
         handler: Any,
         connections_max: int,
         listener: str,
+        repeats: Repeats,
         *,
         has_certificates: bool = False,
         rates: ClientRates = UNLIMITED,
@@ -113,7 +114,7 @@ class Connections(web.Server):
         `has_certificates` is whether clients may present certificates, which name their principals."""
         new_request = partial(web.BaseRequest, loop=asyncio.get_running_loop())
         super().__init__(handler, request_factory=new_request, **settings)
-        self._ends, self._listener, self._settings = ends, listener, settings
+        self._ends, self._listener, self._repeats, self._settings = ends, listener, repeats, settings
         self._has_certificates = has_certificates
         self._connections_max, self._rates = connections_max, rates
         self.refused = 0
@@ -132,7 +133,7 @@ class Connections(web.Server):
         peer = transport.get_extra_info("peername")
         certificate = transport.get_extra_info("ssl_object") if self._has_certificates else None
         principal = certificate_principal(certificate) or ANONYMOUS
-        handler.identify(Caller(principal, "", peer[0] if peer else "", self._listener))
+        handler.identify(Caller(principal, "", peer[0] if peer else "", self._listener), self._repeats)
         is_over_rate = self._rates.is_on and not self._rates.admits(handler.caller.address)
         if is_over_rate or len(self._open) > self._connections_max:
             self.refused += 1

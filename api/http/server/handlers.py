@@ -15,7 +15,8 @@ from raftlog.api.http.server.connection import caller_of
 from raftlog.api.http.server.connections import ConnectionEnds
 from raftlog.api.http.server.endpoint import HttpEndpoint
 from raftlog.api.http.server.permissions import Visibility
-from raftlog.api.http.server.routing import Handler, HttpRouter
+from raftlog.api.http.server.repeated_requests import RepeatedHandler
+from raftlog.api.http.server.routing import Handler, HttpRouter, Target
 from raftlog.partitions.broker import Broker
 from raftlog.runtime.memory_budget import MemoryBudget
 from raftlog.security.permissions import AclOperation
@@ -76,7 +77,12 @@ class Handlers:
     def add_to(self, router: HttpRouter) -> None:
         """Add all endpoints of the class to the router."""
         for name, endpoint in self.endpoints():
-            router.add(endpoint, self.wrap_handler(getattr(self, name)), self.kind)
+            handler = self.wrap_handler(getattr(self, name))
+            router.add(endpoint, handler, self.kind, self.find_repeated_handler)
+
+    def find_repeated_handler(self, _request: web.BaseRequest, _target: Target) -> RepeatedHandler | None:
+        """Return the handler of later requests with the head of this request, None if they are parsed again."""
+        return None
 
     def wrap_handler(self, handler: Handler) -> Handler:
         """Return the handler with the checks that all endpoints of the class share."""

@@ -14,7 +14,7 @@ from aiohttp import web
 from aiohttp.hdrs import AUTHORIZATION, WWW_AUTHENTICATE
 
 from raftlog.api.authentication import ListenerAuthentication
-from raftlog.api.http.server.connection import HttpConnection
+from raftlog.api.http.server.connection import HttpConnection, connection_of
 from raftlog.api.http.server.request_headers import header
 from raftlog.errors import AuthenticationFailed
 from raftlog.partitions.caller import ANONYMOUS
@@ -36,8 +36,11 @@ class HttpLogins:
 
     def is_current(self, request: web.BaseRequest) -> bool:
         """Return whether the connection is logged in already with the header of this request."""
-        connection = _connection_of(request)
-        if header(request, AUTHORIZATION) != connection.authorization:
+        return self.is_logged_in(connection_of(request), header(request, AUTHORIZATION))
+
+    def is_logged_in(self, connection: HttpConnection, authorization: str | None) -> bool:
+        """Return whether the connection is logged in with this header; without one, by its client's certificate."""
+        if authorization != connection.authorization:
             return False
         if connection.identity is None:
             return connection.caller.principal != ANONYMOUS
@@ -47,7 +50,7 @@ class HttpLogins:
         """Set the caller of the connection by the header of this request.
 
         Raises `AuthenticationFailed`, and `Unavailable` while the broker starts."""
-        connection, sent = _connection_of(request), header(request, AUTHORIZATION)
+        connection, sent = connection_of(request), header(request, AUTHORIZATION)
         connection.log_out()
         if sent is not None:
             connection.log_in(sent, await self._identify(sent, connection))
@@ -83,13 +86,6 @@ def is_readiness(request: web.BaseRequest) -> bool:
 def strip_answer(response: web.StreamResponse) -> web.Response:
     """Return an answer with only the status of `response`."""
     return web.Response(status=response.status)
-
-
-def _connection_of(request: web.BaseRequest) -> HttpConnection:
-    """Return the connection of a request."""
-    connection = request.protocol
-    assert isinstance(connection, HttpConnection), f"{connection} was not made here"
-    return connection
 
 
 def _parse_basic(credentials: str) -> tuple[str, str]:

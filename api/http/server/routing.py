@@ -13,10 +13,13 @@ from raftlog.api.codes import BAD_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND
 from raftlog.api.http.server.endpoint import HttpEndpoint
 from raftlog.api.http.server.permissions import RoutePermission, route_permissions
 from raftlog.api.http.server.problems import HttpProblem
+from raftlog.api.http.server.repeated_requests import RepeatedHandler
 from raftlog.partitions.deadline import Deadline, deadline_in
 
 D = TypeVar("D", str, None)
 Handler: TypeAlias = Callable[["web.BaseRequest", "Target"], Coroutine[Any, Any, web.StreamResponse]]
+
+RepeatedHandlerFactory: TypeAlias = Callable[["web.BaseRequest", "Target"], RepeatedHandler | None]
 
 TIMEOUT_MS_DEFAULT = 10_000
 TIMEOUT_MS_MAX = 600_000
@@ -37,6 +40,8 @@ class Route(NamedTuple):
     """Class of its requests in the metrics."""
     permissions: Sequence[RoutePermission]
     """Permissions that are checked before the handler is called."""
+    find_repeated_handler: "RepeatedHandlerFactory | None"
+    """Returns the handler of requests that repeat the head of an accepted one; None when they are parsed again."""
 
 
 class Target:
@@ -96,7 +101,13 @@ class HttpRouter:
         self.endpoints: list[HttpEndpoint] = []
         """Endpoints, in the order in which they were added."""
 
-    def add(self, endpoint: HttpEndpoint, handler: Handler, kind: str) -> None:
+    def add(
+        self,
+        endpoint: HttpEndpoint,
+        handler: Handler,
+        kind: str,
+        find_repeated_handler: RepeatedHandlerFactory | None = None,
+    ) -> None:
         """Add a route; `kind` is the class of its requests in the metrics."""
         node = self._root
         for segment in endpoint.pattern.strip("/").split("/"):
@@ -106,7 +117,8 @@ class HttpRouter:
         assert method not in node.routes, f"{endpoint.route} is there twice"
         methods = ("GET", "HEAD") if is_get and endpoint.has_head else (method,)
         permissions = route_permissions(endpoint.permissions, endpoint.pattern)
-        route = Route(handler, is_get or endpoint.body is not None, endpoint.parameters, kind, permissions)
+        takes_body = is_get or endpoint.body is not None
+        route = Route(handler, takes_body, endpoint.parameters, kind, permissions, find_repeated_handler)
         node.routes.update(dict.fromkeys(methods, route))
         self.endpoints.append(endpoint)
 

@@ -113,6 +113,7 @@ class HttpServer:
             self._app.handle,
             self.connections_max,
             self._name,
+            self._app,
             has_certificates=self._tls is not None and self._tls.asks_for_certificates,
             rates=self._broker.security.rates,
             access_log=None,
