@@ -17,7 +17,7 @@ from rich.console import Console
 
 from bench import probes
 from bench.measure import MeasureFailed, Workspace
-from bench.race import go_systems, kafka_systems, python_systems
+from bench.race import go_systems, kafka_systems, syncobj
 from bench.race.accounting import CpuMeter
 from bench.race.report import Run, SystemResult, race_tables, repeat_disturbed, write_chart, write_results
 from bench.race.system import MEASURES, RunningSystem, System
@@ -72,7 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def all_systems(python: str) -> tuple[System, ...]:
     """Return all systems in the order of the table; `python` is the interpreter of raftlog's brokers."""
-    return (*kafka_systems.systems(python), *go_systems.SYSTEMS, *python_systems.systems(python))
+    kafka = kafka_systems.systems(python)
+    return (*kafka, *go_systems.SYSTEMS, go_systems.raftlog_http(python), syncobj.SYSTEM)
 
 
 def _race(system: System, counts: dict[str, int], workspace: Workspace, console: Console) -> SystemResult:

@@ -1,4 +1,4 @@
-"""NATS JetStream, etcd and Redis Streams as systems of the race, loaded by the Go program in `load/`."""
+"""NATS JetStream, etcd, Redis Streams and raftlog over HTTP, loaded by the Go program in `load/`."""
 
 import json
 import time
@@ -23,6 +23,7 @@ from bench.race.kafka_protocol import (
     SECONDS,
     SMALL_BYTES,
 )
+from bench.race.kafka_systems import raftlog_cluster, raftlog_pids
 from bench.race.processes import NODES, NodeProcesses
 from bench.race.system import RunningSystem, System, Values
 from bench.service import HOST, free_port
@@ -55,7 +56,7 @@ class _GoLoad:
     def new_stream(self) -> str:
         """Return the name of a new stream; create it if the system requires that."""
         name = f"race-{uuid.uuid4().hex[:8]}"
-        if self._system == "nats":
+        if self._system in ("nats", "http"):
             self.run("create", name)
         return name
 
@@ -204,6 +205,19 @@ def _wait_replicas(loads: _GoLoad) -> None:
         except MeasureFailed:
             if time.monotonic() > until:
                 raise
+
+
+@contextmanager
+def start_raftlog_http(directory: Path, *, python: str) -> Iterator[RunningSystem]:
+    """Start three raftlog brokers with their defaults, loaded over HTTP."""
+    with raftlog_cluster(directory, python) as cluster:
+        loads = _GoLoad("http", cluster.addresses, 0)
+        yield RunningSystem(partial(raftlog_pids, cluster), {"closed": loads.run_closed, "offered": loads.run_offered})
+
+
+def raftlog_http(python: str) -> System:
+    """Return raftlog over HTTP as a system; `python` is the interpreter of its brokers."""
+    return System("raftlog-http", "raftlog, HTTP", "synced on a majority", partial(start_raftlog_http, python=python))
 
 
 SYSTEMS: Final = (

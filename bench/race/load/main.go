@@ -1,6 +1,6 @@
 // Load of single records on NATS JetStream, etcd and Redis Streams, each through its own Go client with its defaults,
-// and on Kafka and raftlog over the Kafka protocol, on connections of its own (kafka.go). kafka has only closed and
-// offered.
+// on Kafka and raftlog over the Kafka protocol, on connections of its own (kafka.go), and on raftlog over HTTP (http.go).
+// kafka and http have only closed and offered; nats and http have create.
 //
 // load SYSTEM create NAME | delete NAME | leader NAME | closed NAME CONNECTIONS SECONDS BYTES |
 // offered NAME RATE SECONDS CONNECTIONS BYTES | bulk NAME RECORDS BYTES | consume NAME RECORDS BYTES | gap NAME SECONDS
@@ -137,6 +137,8 @@ func open(system, name string) connection {
 		return openEtcd(name)
 	case "redis":
 		return openRedis(name)
+	case "http":
+		return openHTTP(name)
 	}
 	check(fmt.Errorf("no system %q", system))
 	return nil
@@ -322,7 +324,11 @@ func consume(name string, records, bytes int) {
 	}
 }
 
-func create(name string) {
+func create(system, name string) {
+	if system == "http" {
+		createTopic(name)
+		return
+	}
 	n := openNats(name)
 	config := jetstream.StreamConfig{Name: name, Subjects: []string{name + ".>"}, Replicas: 3}
 	var err error
@@ -363,7 +369,7 @@ func main() {
 	system, name := os.Args[1], os.Args[3]
 	switch os.Args[2] {
 	case "create":
-		create(name)
+		create(system, name)
 	case "delete":
 		check(openNats(name).js.DeleteStream(context.Background(), name))
 	case "leader":
