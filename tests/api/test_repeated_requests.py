@@ -10,9 +10,11 @@ from aiohttp.http_parser import HttpRequestParser
 from hypothesis import given
 from hypothesis import strategies as st
 
+from raftlog.api.http.server import app as app_module
 from raftlog.api.http.server import connection as connection_module
+from raftlog.api.http.server import repeated_requests as requests_module
 from raftlog.api.http.server.app import HttpApp
-from raftlog.api.http.server.repeated_requests import RepeatedRequest, RepeatedRequests, read_head
+from raftlog.api.http.server.repeated_requests import FoundRequest, RepeatedRequest, RepeatedRequests, read_head
 from raftlog.partitions.caller import ANONYMOUS, Caller
 from raftlog.partitions.deadline import deadline_in
 from raftlog.security.permissions import (
@@ -105,9 +107,9 @@ def repeated(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     bodies: list[bytes] = []
     original = HttpApp.answer_repeated
 
-    async def answer_repeated(self: HttpApp, connection: Any, request: RepeatedRequest, body: bytes) -> Any:
-        bodies.append(body)
-        return await original(self, connection, request, body)
+    async def answer_repeated(self: HttpApp, connection: Any, found: FoundRequest) -> Any:
+        bodies.append(found.body)
+        return await original(self, connection, found)
 
     monkeypatch.setattr(HttpApp, "answer_repeated", answer_repeated)
     return bodies
@@ -301,6 +303,75 @@ async def test_a_stop_closes_the_connection_after_the_answer(
     await stopping
 
 
+async def test_an_unexpected_error_closes_the_connection(
+    api: Api, connect: Connect, repeated: list[bytes], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await api.create_topic()
+    client = await connect(api)
+    await client.post(ONE)
+    monkeypatch.setattr(connection_module, "encode_json_answer", lambda _: 1 / 0)
+    await client.send(post(ONE))
+    assert await client.is_closed()
+    assert "A repeated request failed" in caplog.text
+    assert len(repeated) == 1
+
+
+async def test_an_answer_is_written_although_the_server_stops_at_the_same_time(
+    api: Api, connect: Connect, repeated: list[bytes]
+) -> None:
+    """The wait of the stop was cancelled in the turn in which the request ended."""
+    await api.create_topic()
+    client = await connect(api)
+    await client.post(ONE)
+    (connection,) = api.server._connections._open
+    connection._handler_waiter = asyncio.get_running_loop().create_future()
+    connection._handler_waiter.cancel()
+    assert (await client.post(ONE)).status == 200
+    assert len(repeated) == 1
+
+
+async def test_what_follows_a_held_head_fails_alone(api: Api, connect: Connect, repeated: list[bytes]) -> None:
+    """The body comes with the beginning of an invalid request: the first request is answered, then the second."""
+    await api.create_topic()
+    client = await connect(api)
+    await client.post(ONE)
+    await client.send(post(ONE)[: -len(ONE)], ONE + b"\0")
+    assert [(await client.read_answer()).status for _ in range(2)] == [200, 400]
+    assert not repeated
+    assert await values(api) == [1, 1]
+
+
+async def test_a_closing_connection_begins_no_request(api: Api, connect: Connect, repeated: list[bytes]) -> None:
+    await api.create_topic()
+    client = await connect(api)
+    await client.post(ONE)
+    await client.send(post(ONE)[: -len(ONE)])
+    (connection,) = api.server._connections._open
+    connection._force_close = True
+    await client.send(ONE)
+    assert not repeated
+    assert await values(api) == [1]
+
+
+async def test_durations_begin_with_the_head(
+    api: Api, connect: Connect, repeated: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await api.create_topic()
+    client = await connect(api)
+    await client.post(ONE)
+    now = 100.0
+    monkeypatch.setattr(requests_module, "stopwatch", lambda: now)
+    monkeypatch.setattr(app_module, "stopwatch", lambda: now)
+    times = api.server._app.request_metrics.times["produce"]
+    before = times.sum_s
+    await client.send(post(ONE)[: -len(ONE)])
+    now = 100.25
+    await client.send(ONE)
+    assert (await client.read_answer()).status == 200
+    assert repeated == [ONE]
+    assert times.sum_s - before == pytest.approx(0.25)
+
+
 async def test_a_broker_with_quotas_parses_all_requests(
     api: Api, connect: Connect, repeated: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -397,11 +468,7 @@ def test_heads_are_kept_up_to_a_number_and_a_size() -> None:
         False,
         True,
     ]
-    long = post(ONE, "User-Agent: " + "x" * 1000)
-    arrived = read_head(long)
-    assert arrived is not None
-    heads.remember(arrived, NOTHING)
-    assert heads.find(long) is None
+    assert read_head(post(ONE, "User-Agent: " + "x" * 1000)) is None
 
 
 def test_only_one_whole_small_request_is_found() -> None:

@@ -20,8 +20,8 @@ _ONE_DONE: Final = (
     b'{"offsets":[{"partition":%d,"offset":%d,"error_code":null,"error":null}],'
     b'"key_schema_id":null,"value_schema_id":null}'
 )
-_SENT_AT_ONCE_MAX: Final = 1_000
-"""Rows of an answer that are written at once; a longer answer is written in parts."""
+_SENT_AT_ONCE_MAX: Final = 1_400
+"""Rows of an answer that are written at once, as many as 4 KiB have records; a longer answer is written in parts."""
 
 
 def encode_single_record(results: Sequence[RecordResult]) -> bytes | None:

@@ -181,6 +181,7 @@ class HttpApp:
         """Remember the head of an accepted request, if its handler has one for repeated requests."""
         connection = connection_of(request)
         head, find_handler = connection.arrived_head, route.find_repeated_handler
+        connection.arrived_head = None
         if head is None or find_handler is None or response.status != OK or not request.keep_alive:
             return
         handler = find_handler(request, target)
@@ -200,16 +201,14 @@ class HttpApp:
             return None
         return found
 
-    async def answer_repeated(
-        self, connection: HttpConnection, request: RepeatedRequest, body: bytes
-    ) -> bytes | web.Response:
+    async def answer_repeated(self, connection: HttpConnection, found: FoundRequest) -> bytes | web.Response:
         """Return the body of a 200 answer in JSON, or another answer; every error becomes an answer."""
-        began = stopwatch()
+        request = found.request
         answered: bytes | web.Response
         try:
             if self._authorizer.is_on:
                 authorize_route(self._authorizer, connection.caller, request.permissions, request.args)
-            answered = await request.handler(body)
+            answered = await request.handler(found.body)
         except (RaftlogError, HttpProblem) as error:
             answered = self._error_answer(error)
         except Exception:
@@ -220,7 +219,7 @@ class HttpApp:
             if isinstance(answered, bytes):
                 answered = answer(answered)
             answered.force_close()
-        self.request_metrics.count(request.kind, stopwatch() - began, status)
+        self.request_metrics.count(request.kind, stopwatch() - found.began, status)
         return answered
 
     def _error_answer(self, error: RaftlogError | HttpProblem) -> web.Response:

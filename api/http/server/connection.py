@@ -17,7 +17,7 @@ from aiohttp.web_protocol import _PAYLOAD_ACCESS_ERROR, ERROR, _ErrInfo
 from raftlog.api.codes import BAD_REQUEST, INTERNAL
 from raftlog.api.http.server.answers import CompleteResponse, answer, encode_json_answer
 from raftlog.api.http.server.problems import HttpProblem, error_body
-from raftlog.api.http.server.repeated_requests import ArrivedHead, FoundRequest, RepeatedRequest, read_head
+from raftlog.api.http.server.repeated_requests import ArrivedHead, FoundRequest, read_head
 from raftlog.events import event
 from raftlog.partitions.caller import Caller
 from raftlog.partitions.security.authenticator import Identity
@@ -40,9 +40,7 @@ class Repeats(Protocol):
     def find_repeated(self, connection: "HttpConnection", data: bytes) -> FoundRequest | None:
         """Return the request of which `data` is the head, alone or with the whole body; None for other data."""
 
-    def answer_repeated(
-        self, connection: "HttpConnection", request: RepeatedRequest, body: bytes
-    ) -> Awaitable["bytes | web.Response"]:
+    def answer_repeated(self, connection: "HttpConnection", found: FoundRequest) -> Awaitable["bytes | web.Response"]:
         """Return the body of a 200 answer in JSON, or another answer."""
 
 
@@ -92,7 +90,7 @@ class HttpConnection(web.RequestHandler):
     @property
     def is_waiting(self) -> bool:
         """Whether the connection waits for the head of a request."""
-        return self._waiter is not None and self._held is None
+        return self._waiter is not None and not self._waiter.done() and self._held is None
 
     async def start(self) -> None:
         """Answer the requests of the connection until one of both sides closes it; aiohttp calls this once."""
@@ -116,8 +114,8 @@ class HttpConnection(web.RequestHandler):
             finally:
                 self._waiter = None
         message, body = self._messages.popleft()
-        if isinstance(message, RepeatedRequest):
-            return await self._answer_repeated(message, body)
+        if isinstance(message, FoundRequest):
+            return await self._answer_repeated(message)
         if self._parser is not None:
             self._parser.message_consumed()
         if self._buffer_paused and len(self._messages) <= self._msg_queue_resume_size:
@@ -147,29 +145,31 @@ class HttpConnection(web.RequestHandler):
             request._task = None  # type: ignore[assignment]  # a circle of references
         return self._keepalive and not self._close and not self._force_close
 
-    async def _answer_repeated(self, repeated: RepeatedRequest, body: bytes) -> bool:
+    async def _answer_repeated(self, found: FoundRequest) -> bool:
         """Answer a request whose head is known; return whether the connection stays open."""
         self._request_in_progress = True
         try:
-            answered = await self.repeats.answer_repeated(self, repeated, body)
-        finally:
-            self._request_in_progress = False
-            if self._handler_waiter is not None:
-                self._handler_waiter.set_result(None)
-        transport = self.transport
-        if transport is None or transport.is_closing():
-            return False
-        self._keepalive = True
-        if isinstance(answered, bytes):
-            transport.write(encode_json_answer(answered))
-        else:
-            assert isinstance(answered, CompleteResponse), f"{answered} has no whole body"
-            transport.write(answered.encode())
-            self._keepalive = answered.keep_alive is not False
-        try:
+            answered = await self.repeats.answer_repeated(self, found)
+            transport = self.transport
+            if transport is None or transport.is_closing():
+                return False
+            self._keepalive = True
+            if isinstance(answered, bytes):
+                transport.write(encode_json_answer(answered))
+            else:
+                assert isinstance(answered, CompleteResponse), f"{answered} has no whole body"
+                transport.write(answered.encode())
+                self._keepalive = answered.keep_alive is not False
             await self._drain_helper()
         except ConnectionError:
             return False
+        except Exception as error:  # noqa: BLE001 - an error of one request ends its connection only
+            self.log_exception("A repeated request failed", exc_info=error)
+            self.force_close()
+        finally:
+            self._request_in_progress = False
+            if self._handler_waiter is not None and not self._handler_waiter.done():
+                self._handler_waiter.set_result(None)
         return self._keepalive and not self._close and not self._force_close
 
     def _schedule_idle_close(self) -> None:
@@ -192,24 +192,23 @@ class HttpConnection(web.RequestHandler):
         """Receive data as aiohttp does, except that it does not parse a repeated request.
 
         Invalid chunks of a body also fail the handler that waits for the body."""
-        waiter = self._waiter
-        if self._missing == 0 and waiter is not None and not waiter.done() and not self._messages:
-            if self._held is None:
-                found = self.repeats.find_repeated(self, data)
-                head = data
-            else:
-                found, head = self._held
-                self._held = None
-                data, found = head + data, found._replace(body=data)
+        if not data:  # aiohttp calls this to parse what it holds
+            _RECEIVE(self, data)
+            return
+        waiter, is_open = self._waiter, not (self._force_close or self._close)
+        if self._missing == 0 and is_open and waiter is not None and not waiter.done() and not self._messages:
+            held, self._held = self._held, None
+            found = self.repeats.find_repeated(self, data) if held is None else held[0]._replace(body=data)
             if found is not None:
-                request, body_bytes, body = found
-                if len(body) == body_bytes:
-                    self._messages.append((request, body))  # type: ignore[arg-type]  # `_answer_next` knows its type
+                if len(found.body) == found.body_bytes:
+                    self._messages.append((found, found.body))  # type: ignore[arg-type]  # `_answer_next` knows it
                     waiter.set_result(None)
                     return
-                if not body:
-                    self._hold(found, head)
+                if held is None and not found.body:
+                    self._hold(found, data)
                     return
+            if held is not None:
+                self._parse(held[1])
         self._parse(data)
 
     def _hold(self, found: FoundRequest, head: bytes) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from aiohttp import web
 
 from raftlog.api.http.server.permissions import RoutePermission
+from raftlog.runtime.histogram import stopwatch
 
 RepeatedHandler: TypeAlias = Callable[[bytes], Coroutine[Any, Any, "bytes | web.Response"]]
 """Handler of a repeated request's body; returns the body of a 200 answer in JSON, or another answer."""
@@ -21,6 +22,7 @@ RepeatedHandler: TypeAlias = Callable[[bytes], Coroutine[Any, Any, "bytes | web.
 _HEADS_MAX: Final = 1024
 """Heads that are kept; all are removed when there would be more."""
 _HEAD_BYTES_MAX: Final = 1024
+"""Maximum size of a head that is read here; longer ones are left to the usual way."""
 _HEAD: Final = re.compile(
     rb"(?:GET|POST) /[!-~]* HTTP/1\.1\r\n"
     rb"(?:(?:Host|User-Agent|Accept|Accept-Encoding|Content-Type|Authorization): [ -~]*\r\n"
@@ -69,11 +71,13 @@ class FoundRequest(NamedTuple):
     """Size of the body that the head announces."""
     body: bytes
     """The whole body, or nothing if only the head has arrived."""
+    began: float
+    """Time at which the head was found, by the stopwatch."""
 
 
 def read_head(data: bytes) -> ArrivedHead | None:
     """Return the head at the start of `data` if it is whole and can have one meaning only, else None."""
-    found = _HEAD.match(data)
+    found = _HEAD.match(data, 0, _HEAD_BYTES_MAX)
     if found is None:
         return None
     head = found[0]
@@ -91,14 +95,15 @@ class RepeatedRequests:
         self._by_head: dict[bytes, RepeatedRequest] = {}
 
     def remember(self, arrived: ArrivedHead, request: RepeatedRequest) -> None:
-        """Keep the head of an accepted request, unless it is too long or spells its length in an unusual way."""
+        """Keep the head of an accepted request, unless it spells its length in an unusual way."""
         found = _LENGTH.search(arrived.head)
-        if found is None or len(arrived.head) > _HEAD_BYTES_MAX:
+        if found is None:
             return
-        if len(self._by_head) >= _HEADS_MAX:
-            self._by_head.clear()
         begin, end = found.span(1)
-        self._by_head[arrived.head[:begin] + arrived.head[end:]] = request
+        head = arrived.head[:begin] + arrived.head[end:]
+        if len(self._by_head) >= _HEADS_MAX and head not in self._by_head:
+            self._by_head.clear()
+        self._by_head[head] = request
 
     def find(self, data: bytes) -> FoundRequest | None:
         """Return the request of which `data` is the head, alone or with the whole body; None for other data."""
@@ -113,4 +118,4 @@ class RepeatedRequests:
         body_bytes = int(found[1])
         if len(data) - end not in (0, body_bytes) or body_bytes > self._body_bytes_max:
             return None
-        return FoundRequest(request, body_bytes, data[end:])
+        return FoundRequest(request, body_bytes, data[end:], stopwatch())
