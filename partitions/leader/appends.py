@@ -8,8 +8,9 @@
 Proposals of one turn also share a frame of the journal and a sync; unlike calls to any node they need no queue. Appends
 of one partition are proposed in the order of `begin`: while one waits, later ones wait; while one is enlisting, only
 those of its producer. Appends of idempotent producers have an outcome each, since sequences can be refused; accepted
-ones are proposed together. Nothing is appended for a refused one; after the proposal a deadline makes the outcome
-unknown. Called by listeners through `Broker.leader.appends`."""
+ones are proposed together. Single records of other producers share a batch (`records.merge`). Nothing is appended for a
+refused append; after the proposal a deadline makes the outcome unknown. Called by listeners through
+`Broker.leader.appends`."""
 
 import asyncio
 from collections import deque
@@ -49,6 +50,7 @@ from raftlog.partitions.routing.partition import (
 )
 from raftlog.partitions.routing.topics import Topics
 from raftlog.records import COMPUTED_PRODUCER_IDS, validate_client_batches
+from raftlog.records.merge import MERGED_BYTES_MAX, merge_single_records
 from raftlog.types import Buffer, Offset
 
 _LINE_MAX: Final = 1_000
@@ -226,7 +228,7 @@ class LeaderAppends:
             return 0
         first = appends[0]
         if len(appends) == 1 or not first.is_sequenced:
-            batches = first.batches if len(appends) == 1 else [batch for each in appends for batch in each.batches]
+            batches = first.batches if len(appends) == 1 else _merge(appends)
             return self._attach_to_proposal(
                 first.replica.append(batches, first.acks, any_first_sequence=True), appends, size
             )
@@ -402,3 +404,9 @@ def _late_error(append: LeaderAppend) -> RaftlogError:
     if append.is_proposed:
         return DeadlineExceeded(f"{name}: appended, but no majority had it on disk before the deadline")
     return Overloaded(f"{name}: the deadline passed before the append; nothing was appended; send more slowly")
+
+
+def _merge(appends: Sequence[LeaderAppend]) -> Sequence[bytearray]:
+    """Return the batches of appends to one replica, with single records merged."""
+    bytes_max = min(MERGED_BYTES_MAX, appends[0].replica.config.max_message_bytes)
+    return merge_single_records([batch for each in appends for batch in each.batches], bytes_max)

@@ -9,7 +9,7 @@ from raftlog.api.kafka.error_codes import ErrorCode
 from raftlog.errors import OutcomeUnknown, Overloaded, RaftlogError
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.leader import append_groups
-from raftlog.records import HEADER_SIZE, read_header
+from raftlog.records import HEADER_SIZE, read_header, split_batches
 from raftlog.records.header import batch_crc, header_bytes
 from tests.kafka.data.requests import CLASSES, decode_values, make_batch, make_sequenced_batch
 from tests.waiting import until
@@ -267,6 +267,30 @@ async def test_appends_of_one_loop_turn_have_separate_outcomes(lone):
     assert [row.base_offset for row in rows] == [1, 3, 0, 4, -1, 5, 6]
     row = await lone.fetch_one(0, max_wait_ms=5_000)
     assert decode_values(row.records) == [b"0", b"1", b"2", b"a", b"plain", b"3", b"b"]
+
+
+async def test_single_records_of_one_loop_turn_share_a_batch(lone):
+    """Each call has its own offset; larger batches and those of idempotent producers separate the others."""
+    several, sequenced = make_batch(b"x", b"y"), make_sequenced_batch(await lone.new_producer(), 0, b"z")
+    calls = [*(make_batch(b"%d" % number) for number in range(9)), several, make_batch(b"9"), make_batch(b"10")]
+    rows = await asyncio.gather(*(lone.produce(each) for each in (*calls, sequenced, make_batch(b"11"))))
+    assert [row.base_offset for row in rows] == [*range(10), 11, 12, 13, 14]
+    row = await lone.fetch_one(0, max_wait_ms=5_000)
+    expected = [*(b"%d" % number for number in range(9)), b"x", b"y", b"9", b"10", b"z", b"11"]
+    assert decode_values(row.records) == expected
+    assert [header.record_count for header, _ in split_batches(row.records)] == [9, 2, 2, 1, 1]
+
+
+async def test_merged_batches_keep_the_topic_s_bound(lone):
+    await lone.broker.create_topic("small", 1, config={"max.message.bytes": "1024"}, deadline=deadline_in(10_000))
+    await lone.broker.produce_batches("small", 0, make_batch(b"-1"), deadline=deadline_in(10_000))  # it has a leader
+    rows = await asyncio.gather(*(lone.produce(make_batch(b"%300d" % number), topic="small") for number in range(6)))
+    assert [row.base_offset for row in rows] == list(range(1, 7))
+    row = await lone.fetch_one(1, topic="small", max_wait_ms=5_000)
+    sizes = [header.size for header, _ in split_batches(row.records)]
+    assert max(sizes) <= 1024
+    assert 1 < len(sizes) < 6
+    assert [int(value) for value in decode_values(row.records)] == list(range(6))
 
 
 async def test_an_append_without_space_at_its_deadline_is_definitely_refused(lone, monkeypatch):
