@@ -201,3 +201,6 @@ class ModelLibrary:
 
     def new_consumer(self, settings: ChainSettings) -> ModelConsumer:
         return ModelConsumer(self._model, settings)
+
+    async def close(self) -> None:
+        """Do nothing."""

@@ -153,3 +153,6 @@ class AioTransactions:
     def new_consumer(self, settings: ChainSettings) -> AioChainConsumer:
         more = {"group_id": settings.group, "enable_auto_commit": False, "auto_offset_reset": "earliest"}
         return AioChainConsumer({**self._common, **more}, settings)
+
+    async def close(self) -> None:
+        """Do nothing: producers and consumers share nothing."""

@@ -129,3 +129,6 @@ class HttpTransactions:
 
     def new_consumer(self, settings: ChainSettings) -> HttpChainConsumer:
         return HttpChainConsumer(self._addresses, settings)
+
+    async def close(self) -> None:
+        """Do nothing: producers and consumers share nothing."""

@@ -194,3 +194,6 @@ class LibrdkafkaTransactions:
     def new_consumer(self, settings: ChainSettings) -> LibrdkafkaChainConsumer:
         more = {"group.id": settings.group, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
         return LibrdkafkaChainConsumer({**self._common, **more}, settings)
+
+    async def close(self) -> None:
+        """Do nothing: producers and consumers share nothing."""

@@ -94,3 +94,7 @@ class TransactionalLibrary(Protocol):
     def new_consumer(self, settings: ChainSettings) -> ChainConsumer:
         """Return a consumer that `start` connects."""
         ...
+
+    async def close(self) -> None:
+        """Close everything that its producers and consumers shared; their users have closed them."""
+        ...

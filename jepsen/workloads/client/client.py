@@ -57,7 +57,8 @@ class Client:
         """Create a client without roles.
 
         `adapter` and `transactions` create the client libraries that the roles use."""
-        self._transactions = transactions
+        self._new_transactions = transactions
+        self._transactions: TransactionalLibrary | None = None
         self.access, self.history = access, history
         self.addresses = list(config.addresses.values())
         self.partitions = config.partitions
@@ -75,8 +76,9 @@ class Client:
         self._ended = asyncio.Event()
 
     def transactions(self) -> TransactionalLibrary:
-        """Return the transactions of the client library."""
-        return self._transactions(self._config)
+        """Create the transactions of the client library."""
+        self._transactions = self._new_transactions(self._config)
+        return self._transactions
 
     def process(self, number: int) -> int:
         """Return the number of a role's process in the whole test."""
@@ -173,6 +175,12 @@ class Client:
     def end(self) -> None:
         """Make `work` end now: no further operation begins."""
         self._ended.set()
+
+    async def close(self) -> None:
+        """Close the client libraries, after `work`."""
+        if self._transactions is not None:
+            await self._transactions.close()
+        await self.adapter.close()
 
     async def _run_roles(self, until_s: float) -> None:
         """Run all roles, and print figures, until `until_s` (event-loop time)."""

@@ -38,7 +38,7 @@ async def run(config: ClientConfiguration) -> None:
                 if line:
                     await _wait_first(_work(client, read_period(line)), _listen(orders, client), _raise_broken(broken))
             finally:
-                await client.adapter.close()
+                await client.close()
     finally:
         history.close()
 
