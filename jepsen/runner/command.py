@@ -9,6 +9,7 @@ from typing import Final
 import click
 import orjson
 
+from clients.packages import NotInstalled
 from jepsen.nemeses.fault import KINDS, FaultKind
 from jepsen.nemeses.kind_table import FACTS
 from jepsen.runner.arguments import RATE_MAX, SECONDS_MAX, Finite, exit_on_store_error, store_option, sync_method_option
@@ -18,8 +19,9 @@ from jepsen.runner.options import RunOptions
 from jepsen.runner.progress import Bar, interrupt_on_sigterm
 from jepsen.runner.run import COULD_NOT_RUN, INTERRUPTED, exit_code, run
 from jepsen.runner.store import Store
+from jepsen.workloads.adapters.java_process import java_command
 from jepsen.workloads.adapters.port import CLIENT_NAMES, ClientName
-from jepsen.workloads.catalogue import KAFKA_WORKLOADS, WORKLOADS
+from jepsen.workloads.catalogue import CLIENT_WORKLOADS, WORKLOADS
 
 NODES_MAX: Final = 9
 
@@ -41,7 +43,8 @@ def _parse_fault_kinds(_context: click.Context, _parameter: click.Parameter, tex
     "--client",
     type=click.Choice(CLIENT_NAMES),
     default="http",
-    help="Library of the clients; those of Kafka's protocol know log, idempotent, groups and transactions.",
+    help="Library of the clients; those of Kafka's protocol know log, idempotent, groups and transactions, "
+    "and java knows transactions.",
 )
 @click.option(
     "--faults",
@@ -76,13 +79,18 @@ def test(
 
     Exit code 0 valid, 1 invalid or unknown (too little happened for a verdict), 2 the test could not be run.
     """
-    if client != "http" and workload not in KAFKA_WORKLOADS:
-        raise click.UsageError(f"--client {client} knows the workloads {', '.join(KAFKA_WORKLOADS)}")
+    if workload not in CLIENT_WORKLOADS[client]:
+        raise click.UsageError(f"--client {client} knows the workloads {', '.join(CLIENT_WORKLOADS[client])}")
     needed = {kind: FACTS[kind].nodes_min for kind in faults}
     if few := [f"{kind} needs --nodes {least} or more" for kind, least in needed.items() if nodes < least]:
         raise click.UsageError("; ".join(few))
     if reason := unsupported_reason(faults):
         raise click.UsageError(reason)
+    if client == "java":
+        try:
+            java_command()
+        except NotInstalled as error:
+            raise click.UsageError(f"--client java: {error}") from error
     drawn = secrets.randbelow(1 << 31) if seed is None else seed
     flags = ("--sync-method", sync_method)
     options = RunOptions(workload, faults, seconds, nodes, clients, rate, drawn, serve_flags=flags, client=client)

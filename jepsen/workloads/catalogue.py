@@ -1,6 +1,6 @@
 """All workloads by name."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from jepsen.workloads import (
@@ -15,6 +15,7 @@ from jepsen.workloads import (
     transactions,
     trimming,
 )
+from jepsen.workloads.adapters.port import ClientName
 from jepsen.workloads.client.client import Client
 from jepsen.workloads.plan import Plan
 
@@ -38,5 +39,11 @@ WORKLOADS: Final = {
     "register": Workload(register.PLAN, register.begin),
     "transactions": Workload(transactions.PLAN, transactions.begin),
 }
-KAFKA_WORKLOADS: Final = ("log", "idempotent", "groups", "transactions")
-"""Workloads that clients of Kafka's protocol can run."""
+_KAFKA_WORKLOADS: Final = ("log", "idempotent", "groups", "transactions")
+CLIENT_WORKLOADS: Final[Mapping[ClientName, Sequence[str]]] = {
+    "http": tuple(WORKLOADS),
+    "librdkafka": _KAFKA_WORKLOADS,
+    "aiokafka": _KAFKA_WORKLOADS,
+    "java": ("transactions",),
+}
+"""Workloads that clients with each library can run."""

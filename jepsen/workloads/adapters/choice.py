@@ -23,7 +23,7 @@ def choose_adapter(config: ClientConfiguration, access: Access) -> Callable[[Loa
 def _library(config: ClientConfiguration) -> KafkaLibrary:
     """Return the Kafka client library that the configuration names; import only this one."""
     bootstrap = ",".join(config.kafka.values())
-    if config.client == "librdkafka":
+    if config.client in ("librdkafka", "java"):  # the Java adapter has only transactions
         from jepsen.workloads.adapters.librdkafka import Librdkafka
 
         return Librdkafka(bootstrap)
@@ -41,6 +41,10 @@ def choose_transactions(config: ClientConfiguration) -> TransactionalLibrary:
         from jepsen.workloads.adapters.librdkafka_transactions import LibrdkafkaTransactions
 
         return LibrdkafkaTransactions(bootstrap)
+    if config.client == "java":
+        from jepsen.workloads.adapters.java_transactions import JavaTransactions
+
+        return JavaTransactions(bootstrap)
     from jepsen.workloads.adapters.aio_transactions import AioTransactions
 
     return AioTransactions(bootstrap)

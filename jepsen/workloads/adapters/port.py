@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple, Protocol, Self
 from jepsen.checkers.history import Value
 from raftlog.types import Offset, TopicPartition
 
-ClientName = Literal["http", "librdkafka", "aiokafka"]
-CLIENT_NAMES: tuple[ClientName, ...] = ("http", "librdkafka", "aiokafka")
+ClientName = Literal["http", "librdkafka", "aiokafka", "java"]
+CLIENT_NAMES: tuple[ClientName, ...] = ("http", "librdkafka", "aiokafka", "java")
 
 
 class FoundRecords(Protocol):
