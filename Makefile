@@ -102,6 +102,7 @@ jepsen: .venv/installed-dev
 	$(BIN)/python -m jepsen test --workload idempotent --client librdkafka --clients 3 --rate 200 --faults kill,power,pause,cut,roll --time 30
 	$(BIN)/python -m jepsen test --workload groups --client aiokafka --clients 3 --rate 200 --faults kill,pause,cut,members --time 30
 	$(BIN)/python -m jepsen test --workload transactions --client librdkafka --clients 3 --rate 100 --faults kill,pause,cut,clock --time 30
+	$(BIN)/python -m jepsen test --workload transactions --client java --clients 3 --rate 100 --faults kill,pause,cut,clock --time 30
 
 mutants: .venv/installed-dev
 	$(BIN)/python -m jepsen.mutants
