@@ -92,6 +92,11 @@ class NodeDisk:
         `statvfs` reports no free space. With `secretly` it reports the real free space, as when a quota is full."""
         self._control.set("is_full", 2 if secretly else 1)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether `fill` has not been ended."""
+        return self._control.get("is_full") != 0
+
     def free(self) -> None:
         """End the fault of `fill`."""
         self._control.set("is_full", 0)

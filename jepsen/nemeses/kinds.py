@@ -177,10 +177,11 @@ class Full(DiskKind):
     """Full disk: writes that need new space fail."""
 
     def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
-        """Fill the disks."""
+        """Fill the disks of serving nodes; a start needs a little room, and ends without it."""
         self._count(victims, hit)
         for node in hit:
-            victims.disks[node].fill()
+            if victims.is_serving(node):
+                victims.disks[node].fill()
         return ""
 
     def end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:

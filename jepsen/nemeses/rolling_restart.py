@@ -54,7 +54,12 @@ class RollingRestart:
             self._node = None
 
     def _terminate(self, node: int) -> None:
-        """Send SIGTERM to a node and record the effect; skip a node that is down or has left the cluster."""
-        if self._victims.is_up(node) and node in self._victims.addresses:
+        """Send SIGTERM to a node and record the effect.
+
+        Skipped are nodes that are down or have left the cluster, and those with a full disk, which cannot start."""
+        if not self._victims.is_up(node) or node not in self._victims.addresses:
+            return
+        disk = self._victims.disks.get(node)
+        if disk is None or not disk.is_full:
             self._node, self._is_launched = node, False
             self.proofs.append(self._victims.terminate(node))

@@ -19,7 +19,7 @@ from raftlog.runtime.rpc.memory import PeerMemory, PeerRecord
 from raftlog.storage.directory import DAMAGED, internal_path, make_directory
 from raftlog.storage.disk import Disk
 from raftlog.storage.json_file import JsonFile, parse_uuid
-from raftlog.storage.temporary_errors import TEMPORARY_ERRORS, make_refusal
+from raftlog.storage.temporary_errors import TEMPORARY_ERRORS
 from raftlog.types import NodeId
 
 _logger = logging.getLogger(__name__)
@@ -97,18 +97,19 @@ class RememberedPeers:
     def save(self) -> None:
         """Save at an orderly end, also in place of a running save; blocking.
 
-        Call `stop` before, so that the other save cannot return. Raises `StorageFull`, `DescriptorsExhausted`,
-        `SyncFailed`."""
+        Call `stop` before, so that the other save cannot return. Without room or descriptors nothing is saved, as at a
+        crash. Raises `SyncFailed`."""
         records = self._memory.records()
         if records == self._saved and not self._is_saving:
             return
         try:
             write_sealed(self._disk, self._path, PEERS, _pack_records(records))
         except OSError as error:
-            if error.errno in TEMPORARY_ERRORS:
-                raise make_refusal(self._path, error, "free some space") from error
-            raise SyncFailed(f"{self._path}: {error}") from error
-        self._saved = records
+            if error.errno not in TEMPORARY_ERRORS:
+                raise SyncFailed(f"{self._path}: {error}") from error
+            _logger.warning("%s was not saved at the end: %s", self._path, error)
+        else:
+            self._saved = records
 
     def _on_saved(self, error: OSError | None) -> None:
         """Save again if a process restarted meanwhile; retry a failed save later, or end the node."""

@@ -276,6 +276,23 @@ def test_a_rolling_restart_restarts_one_node_after_another() -> None:
     assert "roll nodes 3, 1, 2 begins" in notes
 
 
+def test_a_full_disk_meets_no_start() -> None:
+    """A rolling restart skips brokers with a full disk, and the disk of a starting broker is not filled."""
+    victims = Victims()
+    victims.disks[2].fill()
+    victims.starting = {3}
+    work, _ = make_nemesis(victims, Fault("full", 1, 50, (1, 3)))
+    work.step_at(1)
+    assert [disk.is_full for disk in victims.disks.values()] == [True, True, False]
+    victims.starting = set()
+    work, _ = make_nemesis(victims, Fault("roll", 1, 60, (1, 2, 3)))
+    for second in range(1, 8):
+        work.step_at(second)
+        for node in list(victims.ending):
+            victims.end(node)
+    assert victims.done == ["terminate 3", "launch 3"]
+
+
 def test_a_rolling_restart_waits_for_a_healthy_cluster_and_ends_between_two_nodes() -> None:
     victims = Victims()
     work, _ = make_nemesis(victims, Fault("kill", 1, 4, (1,)), Fault("roll", 1, 10, (2, 3)))

@@ -59,3 +59,15 @@ def test_a_stop_completes_the_save_under_way(disk: SimulatedDisk) -> None:
     disk.complete_all()
     disk.power_loss()
     assert read_saved(disk) == memory.records() != []
+
+
+def test_an_orderly_end_on_a_full_disk_saves_nothing(disk: SimulatedDisk, caplog: pytest.LogCaptureFixture) -> None:
+    memory, remembered = make_remembered_peers(disk)
+    memory.add_connection(hello_of(2))
+    remembered.save()
+    saved = memory.records()
+    memory.add_connection(hello_of(3))
+    disk.capacity_bytes = 0
+    remembered.save()
+    assert "was not saved at the end" in caplog.text
+    assert read_saved(disk) == saved
