@@ -17,6 +17,7 @@ from raftlog.api.http.server.app import HttpApp
 from raftlog.api.http.server.repeated_requests import FoundRequest, RepeatedRequest, RepeatedRequests, read_head
 from raftlog.partitions.caller import ANONYMOUS, Caller
 from raftlog.partitions.deadline import deadline_in
+from raftlog.records import NewRecord, build_batch
 from raftlog.security.permissions import (
     USER_PREFIX,
     Acl,
@@ -33,6 +34,7 @@ from tests.waiting import until
 
 ME = Caller(ANONYMOUS, "", "127.0.0.1", "http")
 JSON = "Content-Type: application/json"
+BATCHES = "Content-Type: application/vnd.raftlog.batches"
 ONE = b'{"records":[{"value":1}]}'
 TWO = b'{"records":[{"value":1},{"value":"two"}]}'
 ALICE = aiohttp.encode_basic_auth("alice", "pencil")
@@ -75,13 +77,17 @@ class Client:
         await self.send(post(body, *headers, target=target))
         return await self.read_answer()
 
+    async def post_batches(self, body: bytes, *headers: str) -> RawAnswer:
+        await self.send(post(body, *headers, target="/topics/t/partitions/0", kind=BATCHES))
+        return await self.read_answer()
+
     def close(self) -> None:
         self._writer.close()
 
 
-def post(body: bytes, *headers: str, target: str = "/topics/t") -> bytes:
+def post(body: bytes, *headers: str, target: str = "/topics/t", kind: str = JSON) -> bytes:
     """Return a request as producers send it."""
-    return request_head("POST", target, "Host: 127.0.0.1", f"Content-Length: {len(body)}", *headers, JSON) + body
+    return request_head("POST", target, "Host: 127.0.0.1", f"Content-Length: {len(body)}", *headers, kind) + body
 
 
 Connect = Callable[[Api], Awaitable[Client]]
@@ -131,6 +137,21 @@ async def test_the_second_request_with_a_head_is_not_parsed(api: Api, connect: C
     assert second.headers.keys() == first.headers.keys()
     assert [row["offset"] for row in second.body["offsets"] + third.body["offsets"]] == [1, 2, 3]
     assert await values(api) == [1, 1, 1, "two"]
+
+
+async def test_stored_batches_of_a_repeated_request(api: Api, connect: Connect, repeated: list[bytes]) -> None:
+    await api.create_topic()
+    client, other = await connect(api), await connect(api)
+    batches = [bytes(build_batch([NewRecord(b"%d" % number)])) for number in range(3)]
+    answers = [await client.post_batches(batch) for batch in batches]
+    parsed = await other.post_batches(batches[0], "X-Other: 1")
+    assert repeated == batches[1:]
+    assert [each.body["offsets"][0]["offset"] for each in (*answers, parsed)] == [0, 1, 2, 3]
+    assert answers[2].headers.keys() == parsed.headers.keys()
+    assert {each.headers["x-raftlog-topic-id"] for each in answers} == {parsed.headers["x-raftlog-topic-id"]}
+    invalid = await client.post_batches(batches[0][:-1] + b"?")
+    assert (invalid.status, len(repeated)) == (400, 3)
+    assert await values(api) == [0, 1, 2, 0]
 
 
 async def test_another_connection_repeats_a_head_too(api: Api, connect: Connect, repeated: list[bytes]) -> None:

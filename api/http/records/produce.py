@@ -85,14 +85,18 @@ class ProduceHandlers(Handlers):
         return trace_handler
 
     def find_repeated_handler(self, request: web.BaseRequest, target: Target) -> RepeatedHandler | None:
-        """Return the handler of records with the same head; None for streams, batches, transactions, and traces."""
+        """Return the handler of records with the same head; None for streams, transactions, and traces."""
         options: ProduceOptions = target.options
         format_ = content_format(header(request, CONTENT_TYPE))
-        is_plain = format_ in (Format.JSON, Format.BINARY) and options.transactional_id is None
-        return partial(self._produce_repeated, options, format_) if is_plain and self._tracer is None else None
+        is_plain = format_ not in _STREAMED and options.transactional_id is None and self._tracer is None
+        return partial(self._produce_repeated, options, format_) if is_plain else None
 
     async def _produce_repeated(self, options: ProduceOptions, format_: Format, body: bytes) -> bytes | web.Response:
         """Append the records of a small body; return the body of a 200 answer, or another answer."""
+        if format_ is Format.BATCHES:
+            response = await self._produce_batches(options, body, None)
+            response.headers.update(self._leader_header(options))
+            return response
         results = await self._append_records(options, format_, body)
         done, headers = encode_single_record(results), self._leader_header(options)
         if done is not None and not headers:
