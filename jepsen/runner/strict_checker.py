@@ -32,6 +32,8 @@ FAULT_ERRORS: Final = frozenset(
         "UnknownMember",
         "FencedInstance",
         "Aborted",  # a transaction, by its client
+        "ConcurrentTransactions",  # the transaction before is not complete
+        "UnstableOffsets",  # a transaction that may change the offsets is open
         "UnknownGroup",  # no member has joined or committed yet
         "50302",
         "50303",

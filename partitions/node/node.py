@@ -141,7 +141,12 @@ class Node:
     @property
     def is_working(self) -> bool:
         """Whether the groups have begun and nothing has failed."""
-        return self._is_working and self._failure is None and not self.ended.done()
+        return self._is_working and not self.has_failed
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the node has failed or ended; before its groups begin it has not."""
+        return self._failure is not None or self.ended.done()
 
     async def start(self) -> None:
         """Listen and connect. Raises `InvalidArgument`, and `OSError` when the address cannot be bound."""

@@ -196,7 +196,7 @@ class Assignments(BackgroundLoop):
             try:
                 is_done = await self._follow()
             except Unavailable as error:
-                if not self._node.is_working:
+                if self._node.has_failed:
                     return
                 _logger.warning("%s; retrying", error)
                 await self._node.pause(Deadline(self._node.loop.time() + _RETRY_S))
