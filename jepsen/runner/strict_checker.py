@@ -32,6 +32,7 @@ FAULT_ERRORS: Final = frozenset(
         "UnknownMember",
         "FencedInstance",
         "Aborted",  # a transaction, by its client
+        "ProducerFenced",  # a transaction timed out, or a newer producer has its id
         "ConcurrentTransactions",  # the transaction before is not complete
         "UnstableOffsets",  # a transaction that may change the offsets is open
         "UnknownGroup",  # no member has joined or committed yet

@@ -200,12 +200,14 @@ class LeaderAppends:
         """Propose gathered appends; queue those that follow queued ones, or for which there is no room."""
         appends = [each for each in appends if not each.future.done()]  # the deadline of others has passed
         if appends and replica not in self._lines:
-            appends = self._propose_in_parts(appends)
+            appends = self._propose_in_parts(appends, merges=True)
         if appends:
             self._wait_in_line(appends)
 
-    def _propose_in_parts(self, appends: Sequence[LeaderAppend]) -> Sequence[LeaderAppend]:
-        """Propose appends to one replica; return those for which there is no room now."""
+    def _propose_in_parts(self, appends: Sequence[LeaderAppend], *, merges: bool) -> Sequence[LeaderAppend]:
+        """Propose appends to one replica; return those for which there is no room now.
+
+        `merges`: single records share a batch. Those that wait for room are not merged at each new attempt."""
         begin, size = 0, 0
         for at, append in enumerate(appends):
             if at > begin and (
@@ -213,14 +215,14 @@ class LeaderAppends:
                 or append.acks != appends[begin].acks
                 or size + append.size > _TOGETHER_BYTES
             ):
-                begin += self._propose_some(appends[begin:at], size)
+                begin += self._propose_some(appends[begin:at], size, merges=merges)
                 if begin < at:
                     return appends[begin:]
                 size = 0
             size += append.size
-        return appends[begin + self._propose_some(appends[begin:], size) :]
+        return appends[begin + self._propose_some(appends[begin:], size, merges=merges) :]
 
-    def _propose_some(self, appends: Sequence[LeaderAppend], size: int) -> int:
+    def _propose_some(self, appends: Sequence[LeaderAppend], size: int, *, merges: bool) -> int:
         """Propose appends to one replica together; return the number of appends for which there is room.
 
         Either all of them have a producer id, or none has."""
@@ -228,7 +230,9 @@ class LeaderAppends:
             return 0
         first = appends[0]
         if len(appends) == 1 or not first.is_sequenced:
-            batches = first.batches if len(appends) == 1 else _merge(appends)
+            batches = first.batches if len(appends) == 1 else [batch for each in appends for batch in each.batches]
+            if merges and len(appends) > 1:
+                batches = merge_single_records(batches, min(MERGED_BYTES_MAX, first.replica.config.max_message_bytes))
             return self._attach_to_proposal(
                 first.replica.append(batches, first.acks, any_first_sequence=True), appends, size
             )
@@ -252,6 +256,7 @@ class LeaderAppends:
             return 0
         for append in appends:
             append.is_proposed = True
+            append.batches = ()  # the log holds them, or the merged ones
         self._groups.note_proposed(appends[0].replica, size)
         proposed.add_done_callback(partial(self._on_outcome, appends, size))
         return len(appends)
@@ -297,7 +302,7 @@ class LeaderAppends:
         counters.appends += 1
         counters.bytes_in += size
         for append in appends:
-            counters.batches_in += len(append.batches)
+            counters.batches_in += append.batch_count
             counters.records_in += append.count
 
     # waiting line
@@ -359,7 +364,7 @@ class LeaderAppends:
             append = line.popleft()
             if not append.future.done():
                 ready.append(append)
-        left = self._propose_in_parts(ready) if ready else ()
+        left = self._propose_in_parts(ready, merges=False) if ready else ()
         line.extendleft(reversed(left))
         if not line:
             del self._lines[replica]
@@ -404,9 +409,3 @@ def _late_error(append: LeaderAppend) -> RaftlogError:
     if append.is_proposed:
         return DeadlineExceeded(f"{name}: appended, but no majority had it on disk before the deadline")
     return Overloaded(f"{name}: the deadline passed before the append; nothing was appended; send more slowly")
-
-
-def _merge(appends: Sequence[LeaderAppend]) -> Sequence[bytearray]:
-    """Return the batches of appends to one replica, with single records merged."""
-    bytes_max = min(MERGED_BYTES_MAX, appends[0].replica.config.max_message_bytes)
-    return merge_single_records([batch for each in appends for batch in each.batches], bytes_max)

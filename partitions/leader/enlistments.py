@@ -44,6 +44,7 @@ class LeaderAppend:
     __slots__ = (
         "acks",
         "arrived",
+        "batch_count",
         "batches",
         "count",
         "deadline",
@@ -72,6 +73,7 @@ class LeaderAppend:
 
         `number` is the partition's, and `future` gets the outcome."""
         self.replica, self.number, self.batches, self.count, self.size = replica, number, batches, count, size
+        self.batch_count = len(batches)
         self.acks, self.deadline, self.is_sequenced, self.future = acks, deadline, is_sequenced, future
         self.arrived = stopwatch()
         self.is_checked = True

@@ -23,7 +23,7 @@ from raftlog.records.header import (
 
 MERGED_BYTES_MAX: Final = 16 * 1024
 """Maximum size of a merged batch."""
-_SINGLE_BYTES_MAX: Final = 2 * 1024
+_SINGLE_BYTES_MAX: Final = 1024
 """Maximum size of a batch that is merged; the bytes of a larger one cost more than its entry."""
 _CRC: Final = Struct(">I")
 _CRC_AT: Final = CRC_START - _CRC.size

@@ -8,7 +8,7 @@ RECORDS: Final = (
     counter("produce_calls_total", "produce calls, one for each partition of a request"),
     counter("appends_total", "appends that these calls shared"),
     counter("appended_records_total", "appended records"),
-    counter("appended_batches_total", "appended batches; few records per batch are expensive"),
+    counter("appended_batches_total", "batches as sent; few records per batch are expensive"),
     counter("appended_bytes_total", "appended bytes"),
     counter("produce_failures_total", "produce calls that failed after they were queued"),
     counter("produce_unknown_outcomes_total", "produce calls with unknown outcome; a retry can store a duplicate"),
