@@ -112,6 +112,7 @@ def write_chart(results: Sequence[SystemResult], path: Path) -> None:
         height=_HEIGHT,
         show_legend=False,
         print_values=True,
+        show_x_labels=False,
         value_formatter=lambda value: f"{value:,.0f}",
         js=(),
     )
