@@ -1,8 +1,8 @@
 """Two releases for tests of upgrades: interpreters with their own raftlog, and a small wheel of a release.
 
-`make upgrade-wheel` writes `raftlog-VERSION-py3-none-any.whl` beside this file: the package without the pipeline and
-the node of Maelstrom. Tests then upgrade from the newest such wheel to this tree. Without a wheel they upgrade from
-this tree to a next release: a copy of the tree that knows one feature level more.
+`make upgrade-wheel` writes `raftlog-VERSION-py3-none-any.whl` beside this file: the package without the pipeline, the
+node of Maelstrom and the pages of the console. Tests then upgrade from the newest such wheel to this tree. Without a
+wheel they upgrade from this tree to a next release: a copy of the tree that knows one feature level more.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from raftlog.types import FEATURE_LEVEL_KNOWN
 HERE: Final = Path(__file__).parent
 PACKAGE: Final = HERE.parents[1] / "raftlog"
 NEXT_VERSION: Final = "9.9.9"
-_LEFT_OUT: Final = ("pipeline", "maelstrom", "__pycache__")
+_LEFT_OUT: Final = ("pipeline", "maelstrom", "pages", "__pycache__")
 _KNOWN: Final = "FEATURE_LEVEL_KNOWN: Final = "
 _COMPRESS_LEVEL: Final = 9
 _WHEEL: Final = "Wheel-Version: 1.0\nGenerator: raftlog\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
