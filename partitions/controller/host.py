@@ -360,6 +360,8 @@ class ControllerHost:
 
         It is executed at most once. Raises the command's own error; `Unavailable` (mostly `NoLeader`) when it was
         definitely not proposed; `DeadlineExceeded` or `OutcomeUnknown` when that is not known."""
+        if self._proposals.refuses(command):
+            await self.barrier(deadline)  # the copy here may be older than the end of an upgrade
         return await self._proposals.submit(command, deadline)
 
     async def barrier(self, deadline: Deadline) -> None:

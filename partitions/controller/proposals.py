@@ -65,13 +65,28 @@ class CommandProposals:
         node.on_request(SUBMIT, self._serve)
         node.on_request(BASIS, self._serve_basis)
 
+    @property
+    def _knows_level(self) -> bool:
+        """Whether the copy here has the cluster's feature level, which the bootstrap command sets."""
+        return self.was_up_to_date and self._copy.state.bootstrap is not None
+
+    def refuses(self, command: Command) -> bool:
+        """Return whether `submit` would refuse the command by the feature level of the copy here."""
+        if not self._knows_level:
+            return False
+        try:
+            check_level(command, self._copy.state.feature_level)
+        except InvalidArgument:
+            return True
+        return False
+
     async def submit(self, command: Command, deadline: Deadline, basis: Index | None = None) -> int:
         """Submit a command; return its number once the local copy has applied it as well, or raise its error.
 
         `basis` is a recent index that was applied here; None: determined here. Raises `Unavailable` when the command
         was definitely not proposed, `DeadlineExceeded` when it may have been, and `InvalidArgument` for a command above
         the cluster's feature level."""
-        if self.was_up_to_date and self._copy.state.bootstrap is not None:  # the bootstrap command sets the level
+        if self._knows_level:
             check_level(command, self._copy.state.feature_level)
         request_id = draw_uuid(self._node.environment.random)
         if basis is None:
