@@ -158,8 +158,7 @@ async def test_another_connection_repeats_a_head_too(api: Api, connect: Connect,
     await api.create_topic()
     await (await connect(api)).post(ONE)
     other = await connect(api)
-    await until(lambda: len(api.server._connections._open) == 2)
-    await asyncio.sleep(0)
+    await until(lambda: [each.is_waiting for each in api.server._connections._open] == [True, True])
     assert (await other.post(ONE)).status == 200
     assert repeated == [ONE]
 

@@ -17,6 +17,7 @@ from jepsen.workloads.adapters.java_transactions import JavaChainConsumer, JavaT
 from jepsen.workloads.adapters.transactional import ChainSettings, TransactionSettings
 from raftlog.errors import OutcomeUnknown, RaftlogError, Unavailable
 from raftlog.types import TopicPartition
+from tests.waiting import until
 
 PROGRAM = """
 import json, sys
@@ -56,8 +57,7 @@ async def processes(**answers: list[str]) -> AsyncIterator[JavaProcess]:
 
 async def begin_slow_call(process: JavaProcess) -> "asyncio.Task[list[str]]":
     call = asyncio.create_task(process.call("a", "slow"))
-    while not process._answers:
-        await asyncio.sleep(0.01)
+    await until(lambda: process._answers)
     return call
 
 

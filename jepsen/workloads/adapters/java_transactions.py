@@ -7,7 +7,7 @@ from typing import Final
 
 from jepsen.workloads.adapters.java_process import JavaProcess, java_command
 from jepsen.workloads.adapters.library import ConsumedRecord
-from jepsen.workloads.adapters.transactional import ChainConsumer, ChainSettings, TransactionSettings
+from jepsen.workloads.adapters.transactional import ChainConsumer, ChainSettings, TransactionSettings, abort_after
 from raftlog.errors import OutcomeUnknown, Unavailable
 from raftlog.types import Offset, TopicPartition
 
@@ -71,12 +71,13 @@ class JavaTransactional:
         except Unavailable as error:
             if str(error).startswith(_TIMEOUT):
                 raise OutcomeUnknown(str(error)) from error
-            await self._abort_after(error)
+            await abort_after(self, error)
 
-    async def _abort_after(self, error: Unavailable) -> None:
-        """Abort the transaction after a commit that failed, then raise `Unavailable`, or else `OutcomeUnknown`.
+    async def abort(self) -> None:
+        """Abort the transaction. Raises `Unavailable`.
 
-        A complete abort proves that nothing was committed (`KafkaProducer` and `TransactionManager` of Kafka 4.1):
+        After a failed commit, a complete abort proves that nothing was committed (`KafkaProducer` and
+        `TransactionManager` of Kafka 4.1):
 
         - After a fatal error (fenced, unauthorized, invalid state) and after a commit, `abortTransaction` throws.
         - After another error of a record or of offsets, the library has not sent the commit: it is sent last, and only
@@ -85,14 +86,6 @@ class JavaTransactional:
           INVALID_TXN_STATE if an earlier attempt had committed.
         - An abort without a request to the coordinator is complete if the coordinator knows neither partitions nor
           groups of the transaction. (After a commit this occurs only while a cluster changes to TV2.)"""
-        try:
-            await self.abort()
-        except Unavailable as failure:
-            raise OutcomeUnknown(f"{error}, and the abort failed: {failure}") from error
-        raise Unavailable(f"aborted: {error}") from error
-
-    async def abort(self) -> None:
-        """Abort the transaction. Raises `Unavailable`."""
         await self._try("abort")
 
     async def close(self) -> None:

@@ -13,7 +13,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from jepsen.workloads.adapters.library import ConsumedRecord
 from jepsen.workloads.adapters.librdkafka import POLL_S, LibrdkafkaConsumer, common_settings
-from jepsen.workloads.adapters.transactional import ChainConsumer, ChainSettings, TransactionSettings
+from jepsen.workloads.adapters.transactional import ChainConsumer, ChainSettings, TransactionSettings, abort_after
 from raftlog.errors import OutcomeUnknown, Unavailable
 from raftlog.types import Offset, TopicPartition
 
@@ -114,19 +114,11 @@ class LibrdkafkaTransactional:
             except KafkaException as error:
                 reason = error.args[0]
                 if reason.txn_requires_abort():
-                    await self._abort_after(error)
+                    await abort_after(self, error)
                 if attempt + 1 == _ATTEMPTS or not reason.retriable():
                     raise OutcomeUnknown(str(error)) from error
             else:
                 return
-
-    async def _abort_after(self, error: KafkaException) -> None:
-        """Abort the transaction after a refused commit, then raise `Unavailable`."""
-        try:
-            await self.abort()
-        except Unavailable as failure:
-            raise OutcomeUnknown(f"{error}, and the abort failed: {failure}") from error
-        raise Unavailable(f"aborted: {error}") from error
 
     async def abort(self) -> None:
         """Abort the transaction. Raises `Unavailable`."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from jepsen.workloads.adapters.port import PlacedRecord
+from raftlog.errors import OutcomeUnknown, Unavailable
 from raftlog.types import Offset, TopicPartition
 
 
@@ -98,3 +99,14 @@ class TransactionalLibrary(Protocol):
     async def close(self) -> None:
         """Close everything that its producers and consumers shared; their users have closed them."""
         ...
+
+
+async def abort_after(producer: TransactionalProducer, error: Exception) -> None:
+    """Abort the transaction of a producer after a refused commit, then raise `Unavailable`.
+
+    Raises `OutcomeUnknown` if the abort fails."""
+    try:
+        await producer.abort()
+    except Unavailable as failure:
+        raise OutcomeUnknown(f"{error}, and the abort failed: {failure}") from error
+    raise Unavailable(f"aborted: {error}") from error
