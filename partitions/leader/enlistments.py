@@ -118,7 +118,7 @@ class Enlistments:
         held = self._held.get(key)
         if held is None and append.replica.transactions.is_enlisted(producer_id, _permission_of(producer)):
             return False
-        append.replica.transactions.note_waiting(admitted.headers[0])
+        append.replica.transactions.note_waiting(admitted.headers[0], transactional_id)
         if held is None:
             self._held[key] = deque([admitted])
             task = asyncio.get_running_loop().create_task(self._enlist(key), name="enlistment")

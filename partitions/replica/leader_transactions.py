@@ -34,6 +34,8 @@ _GUARDS_MAX: Final = 10_000
 """Guards whose coordinator has not answered."""
 _WAITING_MAX: Final = 10_000
 """Producers whose lowest waiting sequence is remembered; beyond it the least recently used one is forgotten."""
+_NAMES_MAX: Final = 8
+"""Transactional ids for each of them. All but one are false, and only the one that is confirmed later counts."""
 _ANY: Final = 1 << 63
 """Number above those of all transactions."""
 
@@ -88,14 +90,20 @@ class LeaderTransactions:
         """Permissions by producer."""
         self._guards: dict[int, list[TransactionGuard]] = {}
         """Guards by producer."""
-        self._waiting: dict[int, _WaitingBatch] = {}
+        self._waiting: dict[int, dict[str, _WaitingBatch]] = {}
+        """By producer and the transactional id in its request, which its coordinator has not confirmed yet."""
         self._ahead: dict[int, _Ahead] = {}
         self._order: deque[tuple[Index, int]] = deque()
         """Entries that are not delivered, with their producers."""
 
     def reset(self, term: Term) -> None:
         """Remove all permissions and guards of earlier terms than `term`, and the entries not committed in them."""
-        self._waiting = {each: waiting for each, waiting in self._waiting.items() if waiting.term == term}
+        for producer_id, names in list(self._waiting.items()):
+            left = {name: waiting for name, waiting in names.items() if waiting.term == term}
+            if left:
+                self._waiting[producer_id] = left
+            else:
+                del self._waiting[producer_id]
         for guards in self._guards.values():
             for guard in guards:
                 guard.is_broken = True
@@ -106,19 +114,23 @@ class LeaderTransactions:
 
     # permissions
 
-    def note_waiting(self, header: BatchHeader, term: Term) -> None:
+    def note_waiting(self, header: BatchHeader, transactional_id: str, term: Term) -> None:
         """Record a batch that waits for a permission in this term: no later batch of its epoch is appended before it.
 
-        Also if it is refused: its producer sends it again."""
-        producer_id = header.producer_id
+        Also if it is refused: its producer sends it again. Nobody has confirmed yet that the producer id belongs to the
+        transactional id, so the batch counts for producers with this transactional id alone."""
         waiting = _WaitingBatch(term, header.producer_epoch, header.base_sequence)
-        known = self._waiting.pop(producer_id, waiting)
+        names = self._waiting.pop(header.producer_id, {})
+        known = names.pop(transactional_id, waiting)
         is_known_lower = known.epoch == waiting.epoch and is_later(waiting.sequence, known.sequence)
         if known.term == term and (is_known_lower or known.epoch > waiting.epoch):
             waiting = known
+        if len(names) >= _NAMES_MAX:
+            del names[next(iter(names))]
+        names[transactional_id] = waiting
         if len(self._waiting) >= _WAITING_MAX:
             del self._waiting[next(iter(self._waiting))]
-        self._waiting[producer_id] = waiting
+        self._waiting[header.producer_id] = names
 
     def is_permitted(self, producer_id: int, wanted: AppendPermission) -> bool:
         """Return whether the producer may append to its transaction with this epoch and transactional id."""
@@ -228,7 +240,8 @@ class LeaderTransactions:
 
     def _check_order(self, header: BatchHeader) -> None:
         """Raise `OutOfOrderSequence` for a batch while one with a lower sequence waits, or has to be sent again."""
-        waiting = self._waiting.get(header.producer_id)
+        transactional_id = self._permitted[header.producer_id].transactional_id
+        waiting = self._waiting.get(header.producer_id, {}).get(transactional_id)
         if waiting is None or waiting.epoch != header.producer_epoch:
             return
         if is_later(header.base_sequence, waiting.sequence):

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 from raftlog.errors import (
     DeadlineExceeded,
+    InvalidArgument,
     NotLeader,
     OffsetNotAvailable,
     ProducerFenced,
@@ -54,9 +55,9 @@ class Participant:
         """Return whether the producer may append to its transaction now, so that `enlist` has nothing to do."""
         return self._sequence_check.can_decide() and self._transactions.is_permitted(producer_id, wanted)
 
-    def note_waiting(self, header: BatchHeader) -> None:
+    def note_waiting(self, header: BatchHeader, transactional_id: str) -> None:
         """Record a batch that waits until its producer is enlisted; see `LeaderTransactions.note_waiting`."""
-        self._transactions.note_waiting(header, self._group.core.term)
+        self._transactions.note_waiting(header, transactional_id, self._group.core.term)
 
     async def enlist(
         self,
@@ -124,12 +125,30 @@ class Participant:
         known = self._sequence_check.known(producer_id)
         return NO_EPOCH if known is None else known.epoch
 
+    async def end_hanging_transaction(self, marker: TransactionMarker, deadline: Deadline) -> None:
+        """Append the marker of an operator; as `end_transaction`.
+
+        Raises `InvalidArgument` for a coordinator epoch above that of the producer's last marker here (0 without one):
+        it would fence the coordinator, whose transaction could never end."""
+        await self._wait_until_deciding(deadline)
+        newest = max(0, self._transactions.coordinator_epoch(marker.producer_id))
+        if marker.coordinator_epoch > newest:
+            raise InvalidArgument(
+                f"{self._name}: the newest coordinator of producer {marker.producer_id} has epoch {newest}, and the "
+                f"marker {marker.coordinator_epoch}"
+            )
+        await self.end_transaction(marker, deadline)
+
     async def end_transaction(self, marker: TransactionMarker, deadline: Deadline) -> None:
         """Append the marker of a transaction's end, also without an open one; return once it is committed.
 
         A repeated marker changes nothing: a later transaction may be open.
-        Raises `NotLeader`, `ProducerFenced` and `CoordinatorFenced` for older epochs than are known here, and the
-        errors of an append. A retry is safe."""
+        Raises `NotLeader`, `ProducerFenced` and `CoordinatorFenced` for older epochs than are known here,
+        `InvalidArgument` for a negative id or epoch, and the errors of an append. A retry is safe."""
+        if min(marker.producer_id, marker.producer_epoch) < 0:
+            raise InvalidArgument(
+                f"{self._name}: no producer has id {marker.producer_id} with epoch {marker.producer_epoch}"
+            )
         refusal = self.refusal()
         if refusal is not None:
             raise refusal

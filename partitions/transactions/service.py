@@ -356,8 +356,8 @@ class Transactions:
     async def write_marker(self, topic: str, number: int, marker: TransactionMarker, *, deadline: Deadline) -> None:
         """Write a marker to a partition that this node leads, for an operator.
 
-        Raises `NotLeader`, `UnknownTopic`, `UnknownPartition`, `ProducerFenced`, `CoordinatorFenced`, and
-        `InvalidTopic` for an internal topic."""
+        Raises `NotLeader`, `UnknownTopic`, `UnknownPartition`, `InvalidTopic` for an internal topic, and as
+        `Participant.end_hanging_transaction`."""
         self._check_level()
         found = await self._finder.topic(topic, deadline)
         if found.is_internal:
@@ -365,7 +365,7 @@ class Transactions:
         partition = await self._finder.partition_of(found, number, deadline)
         if partition.replica is None or not partition.replica.is_leader:
             raise NotLeader(f"{partition.name}: this broker does not lead it")
-        await partition.replica.transactions.end_transaction(marker, deadline)
+        await partition.replica.transactions.end_hanging_transaction(marker, deadline)
 
     # ---- functions of coordinators here
 

@@ -104,7 +104,7 @@ def add(
 ) -> TransactionRecord:
     """Return the record with these partitions and groups in the transaction, which is begun unless one is ongoing.
 
-    Returns `record` itself if it has all of them. Raises `InvalidArgument` beyond `limit`, and
+    Returns `record` itself if it has all of them, or there are none. Raises `InvalidArgument` beyond `limit`, and
     `InvalidTransactionState` for `EPOCH_MAX`. The number of a new transaction is above all numbers of earlier terms
     too, so it is new even where damage has cost records of the log."""
     assert not record.state.is_prepared, f"{name} is {record.state.name}"
@@ -112,7 +112,7 @@ def add(
         raise InvalidTransactionState(f"the epochs of {name!r} are used up: initialize the producer again")
     is_ongoing = record.state is TransactionState.ONGOING
     new_partitions, new_groups = {*record.partitions, *partitions}, {*record.groups, *groups}
-    if is_ongoing and len(new_partitions) == len(record.partitions) and len(new_groups) == len(record.groups):
+    if len(new_partitions) == len(record.partitions) and len(new_groups) == len(record.groups):
         return record
     if max(len(new_partitions), len(new_groups)) > limit:
         raise InvalidArgument(f"a transaction of {name!r} has more than {limit} partitions or groups, the limit")

@@ -67,8 +67,8 @@ def test_no_batch_is_the_first_one_while_a_lower_sequence_waits() -> None:
     with TransactionWorld() as world:
         leader = world.lead()
         waiting = world.replica(leader).transactions
-        world.run_at(leader, lambda: waiting.note_waiting(read_header(transactional_batch(0, b"a"))))
-        world.run_at(leader, lambda: waiting.note_waiting(read_header(transactional_batch(1, b"b"))))
+        world.run_at(leader, lambda: waiting.note_waiting(read_header(transactional_batch(0, b"a")), "tx"))
+        world.run_at(leader, lambda: waiting.note_waiting(read_header(transactional_batch(1, b"b")), "tx"))
         world.begin(leader)
         for _ in range(2):
             assert world.error_of(world.write(leader, 1, b"b")) is OutOfOrderSequence
@@ -83,11 +83,12 @@ def test_a_waiting_sequence_counts_until_its_marker_and_for_its_epoch() -> None:
     with TransactionWorld() as world:
         leader = world.lead()
         waiting = world.replica(leader).transactions
-        world.run_at(leader, lambda: waiting.note_waiting(read_header(transactional_batch(0, b"a"))))
+        world.run_at(leader, lambda: waiting.note_waiting(read_header(transactional_batch(0, b"a")), "tx"))
         world.begin(leader, epoch=1)
         world.written(leader, 5, b"its state expired", epoch=1)
         world.ended(leader, is_commit=True, epoch=1)
-        world.run_at(leader, lambda: waiting.note_waiting(read_header(transactional_batch(3, b"b", producer=8))))
+        late = read_header(transactional_batch(3, b"b", producer=8))
+        world.run_at(leader, lambda: waiting.note_waiting(late, "tx"))
         world.ended(leader, is_commit=False, producer=8)
         world.begin(leader, 8)
         world.written(leader, 4, b"c", producer=8)
@@ -99,11 +100,11 @@ def test_a_waiting_sequence_counts_in_its_term() -> None:
     """Another leader may have appended it since."""
     with TransactionWorld() as world:
         transactions = world.replica(world.lead())._sequence_check.transactions
-        transactions.note_waiting(read_header(transactional_batch(0, b"a")), Term(3))
+        transactions.note_waiting(read_header(transactional_batch(0, b"a")), "tx", Term(3))
         transactions.reset(Term(3))
         assert transactions._waiting.keys() == {7}
-        transactions.note_waiting(read_header(transactional_batch(5, b"a")), Term(4))
-        assert transactions._waiting[7] == (4, 0, 5)
+        transactions.note_waiting(read_header(transactional_batch(5, b"a")), "tx", Term(4))
+        assert transactions._waiting[7] == {"tx": (4, 0, 5)}
         transactions.reset(Term(5))
         assert not transactions._waiting
 
@@ -114,8 +115,25 @@ def test_waiting_sequences_are_remembered_for_a_bounded_number_of_producers(monk
         transactions = world.replica(world.lead())._sequence_check.transactions
         for producer, epoch, sequence in ((7, 1, 5), (8, 0, 0), (7, 1, 3), (7, 1, 4), (7, 0, 0), (9, 0, 0)):
             header = read_header(transactional_batch(sequence, b"a", producer=producer, epoch=epoch))
-            transactions.note_waiting(header, Term(3))
-        assert transactions._waiting == {7: (3, 1, 3), 9: (3, 0, 0)}
+            transactions.note_waiting(header, "tx", Term(3))
+        assert transactions._waiting == {7: {"tx": (3, 1, 3)}, 9: {"tx": (3, 0, 0)}}
+
+
+def test_a_batch_under_another_transactional_id_does_not_delay_the_producer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each reader of a topic knows the producer ids in it, and could send batches with them."""
+    monkeypatch.setattr(leader_transactions, "_NAMES_MAX", 2)
+    with TransactionWorld() as world:
+        leader = world.lead()
+        waiting = world.replica(leader).transactions
+        false = read_header(transactional_batch(2_000_000_000, b"false"))
+        lower = read_header(transactional_batch(1, b"b"))
+        for header, name in ((lower, "tx"), (false, "1"), (false, "2"), (lower, "tx"), (false, "3")):
+            world.run_at(leader, lambda header=header, name=name: waiting.note_waiting(header, name))
+        world.begin(leader)
+        assert world.error_of(world.write(leader, 2, b"c")) is OutOfOrderSequence
+        world.written(leader, 1, b"b")
+        world.ended(leader, is_commit=True)
+        assert world.committed_values(leader) == [b"b"]
 
 
 def test_a_marker_takes_an_offset_and_is_delivered_with_its_fields() -> None:

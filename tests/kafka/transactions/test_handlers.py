@@ -394,7 +394,7 @@ async def test_transactions_are_listed_and_described(client: Client) -> None:
     assert answer.unknown_state_filters == ["None"]
 
 
-async def write_marker(client: Client, *, coordinator_epoch: int = 1 << 20, topic: str = "t") -> int:
+async def write_marker(client: Client, *, coordinator_epoch: int = 0, topic: str = "t", **more: int) -> int:
     answer = await client.call(
         ApiKey.WRITE_TXN_MARKERS,
         markers=[
@@ -405,16 +405,56 @@ async def write_marker(client: Client, *, coordinator_epoch: int = 1 << 20, topi
                 "topics": [{"name": topic, "partition_indexes": [0]}],
                 "coordinator_epoch": coordinator_epoch,
             }
+            | more
         ],
     )
     return int(answer.markers[0].topics[0].partitions[0].error_code)
 
 
+async def describe_producer(client: Client) -> tuple[int, int]:
+    """Return the epoch of the newest coordinator, and the first offset of the open transaction."""
+    answer = await client.call(ApiKey.DESCRIBE_PRODUCERS, topics=[{"name": "t", "partition_indexes": [0]}])
+    (found,) = answer.topics[0].partitions[0].active_producers
+    return found.coordinator_epoch, found.current_txn_start_offset
+
+
 async def test_an_operator_ends_a_transaction_that_hangs(client: Client) -> None:
     assert await client.initialize() == 0
     assert await client.add(0) == [0]
+    assert await client.produce(b"committed") == 0
+    assert await client.end() == 0
+    assert await client.add(0) == [0], "the markers of the last transaction are written then"
     assert await client.produce(b"hangs") == 0
+    epoch, offset = await describe_producer(client)
+    assert (epoch > 0, offset) == (True, 2)
     assert await write_marker(client, topic="__transaction_state") == ErrorCode.INVALID_TOPIC_EXCEPTION
-    assert await write_marker(client) == 0
-    assert await write_marker(client, coordinator_epoch=1) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
-    assert await client.values() == []
+    assert await write_marker(client, coordinator_epoch=epoch - 1) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert await write_marker(client, coordinator_epoch=epoch) == 0
+    assert await describe_producer(client) == (epoch, -1)
+    assert await client.values() == [b"committed"]
+    assert await client.end() == 0, "the coordinator is not fenced"
+    assert await client.add(0) == [0]
+
+
+async def test_an_addition_of_no_partitions_begins_no_transaction(client: Client) -> None:
+    assert await client.initialize() == 0
+    answer = await client.call(
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        3,
+        **{f"v3_and_below_{name}": value for name, value in client.producer.items()},
+        v3_and_below_topics=[],
+    )
+    assert answer.results_by_topic_v3_and_below == []
+    assert await client.end() == ErrorCode.INVALID_TXN_STATE
+
+
+async def test_a_marker_that_no_coordinator_sends_is_refused(client: Client) -> None:
+    """Followers would refuse the entry of a negative producer id, and nothing could follow it."""
+    assert await client.initialize() == 0
+    assert await client.add(0) == [0]
+    for field, value in (("producer_id", -1), ("producer_id", -(1 << 63)), ("producer_epoch", -1)):
+        assert await write_marker(client, **{field: value}) == ErrorCode.INVALID_REQUEST
+    assert await write_marker(client, coordinator_epoch=1) == ErrorCode.INVALID_REQUEST
+    assert await client.produce(b"a") == 0
+    assert await client.end() == 0
+    assert await client.values(max_wait_ms=5_000) == [b"a"]

@@ -15,7 +15,6 @@ from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.security.permissions import CLUSTER, AclOperation
 from raftlog.values.placement import LocalReplica
 
-_NONE: Final = -1
 NOT_ASKED: Final = None
 """Value of the field for authorized operations if the client did not request them."""
 _BROKERS: Final = 1
@@ -140,8 +139,8 @@ class ClusterDescriptions:
                 producer_epoch=each.epoch,
                 last_sequence=each.last_sequence,
                 last_timestamp=each.last_timestamp,
-                coordinator_epoch=_NONE,
-                current_txn_start_offset=_NONE,
+                coordinator_epoch=each.coordinator_epoch,
+                current_txn_start_offset=each.transaction_start_offset,
             )
             for each in await self._broker.operations.replicas.active_producers(topic, partition, deadline=deadline)
         ]

@@ -10,7 +10,7 @@ from raftlog.api.kafka.context import KafkaContext
 from raftlog.api.kafka.error_codes import ErrorCode, code_of
 from raftlog.api.kafka.handlers.transaction_errors import authorize_transaction, transaction_code
 from raftlog.api.kafka.wire import schemas
-from raftlog.errors import InvalidArgument, NotAuthorized, OutcomeUnknown, RaftlogError, Unavailable
+from raftlog.errors import InvalidArgument, NotAuthorized, OutcomeUnknown, RaftlogError, RequestError, Unavailable
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.produce import ProducerId
@@ -59,7 +59,9 @@ class ProducerIdHandler:
         asked = request.message
         authorize_transaction(self._authorizer, request, AclOperation.WRITE, asked.transactional_id)
         expected = None
-        if request.version >= _EXPECTED_SINCE and asked.producer_id != _NO_ID:
+        if request.version >= _EXPECTED_SINCE and (asked.producer_id, asked.producer_epoch) != (_NO_ID, _NO_ID):
+            if min(asked.producer_id, asked.producer_epoch) < 0:
+                raise RequestError(f"no producer has id {asked.producer_id} with epoch {asked.producer_epoch}")
             expected = ProducerId(asked.producer_id, asked.producer_epoch)
         return await self._transactions.initialize(
             asked.transactional_id,
