@@ -2,8 +2,11 @@
 
 Each marker is sent again until it is written or the coordinator has ended; the next coordinator starts again from the
 stored decision. Repeated markers, even those that arrive during a later transaction, are recognized by the number of
-their transaction and change nothing. A
-deleted topic, and a partition that has a newer epoch of the producer, count as done. Owned by a coordinator."""
+their transaction and change nothing. A deleted topic, and a partition that has a newer epoch of the producer, count as
+done.
+
+Markers for unreachable leaders delay no others: a first attempt is short, few of one transaction are sent at once, and
+repeats have their own turns. Owned by a coordinator."""
 
 import asyncio
 import logging
@@ -18,11 +21,16 @@ from raftlog.partitions.transactions.environment import TransactionEnvironment
 from raftlog.partitions.transactions.records import TransactionRecord, TransactionState
 
 _logger = logging.getLogger(__name__)
+_FIRST_ATTEMPT_MS: Final = 1_000
 _ATTEMPT_MS: Final = 5_000
 _PAUSE_S_MIN: Final = 0.02
 _PAUSE_S_MAX: Final = 1.0
-_SENT_MAX: Final = 256
-"""Markers of one coordinator that are being sent at once; more wait for their turn."""
+_FIRST_MAX: Final = 1_024
+"""Markers of one coordinator that are sent for the first time at once; more wait for their turn."""
+_FIRST_OF_ONE_MAX: Final = 64
+"""Markers of one transaction that are sent for the first time at once."""
+_REPEATED_MAX: Final = 256
+"""Markers of one coordinator that are sent again at once."""
 _Send = Callable[[Deadline], Awaitable[None]]
 """Function that sends one marker, once, until the deadline."""
 
@@ -33,7 +41,7 @@ class MarkerSender:
     def __init__(self, name: str, environment: TransactionEnvironment, is_over: Callable[[], bool]) -> None:
         """Prepare to send markers; `is_over` returns whether the coordinator has ended."""
         self._name, self._environment, self._is_over = name, environment, is_over
-        self._turns = asyncio.Semaphore(_SENT_MAX)
+        self._first, self._repeated = asyncio.Semaphore(_FIRST_MAX), asyncio.Semaphore(_REPEATED_MAX)
 
     async def send(self, record: TransactionRecord, coordinator_epoch: int) -> None:
         """Send the markers of a prepared transaction; return when all are written, or the coordinator is over."""
@@ -42,30 +50,37 @@ class MarkerSender:
         environment = self._environment
         sends: list[_Send] = [partial(environment.end_partition, place, marker) for place in record.partitions]
         sends += [partial(environment.end_group, group, marker) for group in record.groups]
+        own = asyncio.Semaphore(_FIRST_OF_ONE_MAX)
         if len(sends) == 1:
-            await self._send_until_written(sends[0])
+            await self._send_until_written(sends[0], own)
         else:
             async with asyncio.TaskGroup() as tasks:
                 for send in sends:
-                    tasks.create_task(self._send_until_written(send))
+                    tasks.create_task(self._send_until_written(send, own))
 
-    async def _send_until_written(self, send: _Send) -> None:
-        """Send one marker until it is written; a fenced coordinator keeps trying slowly until it is over."""
-        pause_s = _PAUSE_S_MIN
-        while not self._is_over():
-            try:
-                async with self._turns:
-                    if self._is_over():
-                        return
-                    await send(deadline_in(_ATTEMPT_MS))
-                return
-            except (UnknownTopic, UnknownPartition, ProducerFenced) as error:
-                _logger.debug("%s: a marker is not needed: %s", self._name, error)
-                return
-            except CoordinatorFenced as error:
-                _logger.warning("%s: a newer coordinator has written a marker: %s", self._name, error)
-                pause_s = _PAUSE_S_MAX
-            except RaftlogError as error:
-                _logger.debug("%s: a marker is sent again: %s", self._name, error)
+    async def _send_until_written(self, send: _Send, own: asyncio.Semaphore) -> None:
+        """Send one marker until it is written; `own` limits the first attempts of its transaction."""
+        async with own, self._first:
+            pause_s = await self._try(send, _FIRST_ATTEMPT_MS, _PAUSE_S_MIN)
+        while pause_s is not None:
             await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+            async with self._repeated:
+                pause_s = await self._try(send, _ATTEMPT_MS, min(2 * pause_s, _PAUSE_S_MAX))
+
+    async def _try(self, send: _Send, attempt_ms: int, pause_s: float) -> float | None:
+        """Send a marker once; return the pause before the next attempt, and None if none is needed.
+
+        A fenced coordinator tries slowly until it is over."""
+        if self._is_over():
+            return None
+        try:
+            await send(deadline_in(attempt_ms))
+        except (UnknownTopic, UnknownPartition, ProducerFenced) as error:
+            _logger.debug("%s: a marker is not needed: %s", self._name, error)
+        except CoordinatorFenced as error:
+            _logger.warning("%s: a newer coordinator has written a marker: %s", self._name, error)
+            return _PAUSE_S_MAX
+        except RaftlogError as error:
+            _logger.debug("%s: a marker is sent again: %s", self._name, error)
+            return pause_s
+        return None

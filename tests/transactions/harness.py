@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID
 
-from raftlog.errors import RaftlogError
+from raftlog.errors import RaftlogError, Unavailable
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.groups.results import GroupMarker
 from raftlog.partitions.results import ConfirmedTransaction
@@ -46,6 +46,8 @@ class Coordination:
         """Markers in the order in which they were sent."""
         self.failures: dict[TransactionPlace | str, list[RaftlogError]] = {}
         """Errors of the next markers to a participant."""
+        self.unreachable: set[TransactionPlace | str] = set()
+        """Participants that answer no marker until its deadline."""
         self.answers = asyncio.Event()
         """Set while participants answer."""
         self.answers.set()
@@ -68,6 +70,9 @@ class Coordination:
     async def mark(self, participant: TransactionPlace | str, marker: GroupMarker, deadline: Deadline) -> None:
         self.markers.append((participant, marker))
         await self.answers.wait()
+        if participant in self.unreachable:
+            await asyncio.sleep(deadline - asyncio.get_running_loop().time())
+            raise Unavailable("no answer")
         failures = self.failures.get(participant)
         if failures:
             raise failures.pop(0)
@@ -125,9 +130,11 @@ class Coordination:
         found: ProducerIdAndEpoch = await self.run(self.coordinator.initialize(asked, soon()))
         return found
 
-    async def add(self, producer: ProducerIdAndEpoch, *places: TransactionPlace, group: str = "") -> None:
+    async def add(
+        self, producer: ProducerIdAndEpoch, *places: TransactionPlace, group: str = "", name: str = ID
+    ) -> None:
         groups = (group,) if group else ()
-        await self.run(self.coordinator.add(AddToTransaction(ID, *producer, places, groups), soon()))
+        await self.run(self.coordinator.add(AddToTransaction(name, *producer, places, groups), soon()))
 
     async def join(
         self, producer: ProducerIdAndEpoch, *places: TransactionPlace, group: str = ""
@@ -137,8 +144,8 @@ class Coordination:
         found: ConfirmedTransaction = await self.run(self.coordinator.join(asked, soon()))
         return found
 
-    async def end(self, producer: ProducerIdAndEpoch, *, is_commit: bool = True) -> None:
-        await self.run(self.coordinator.end_transaction(EndTransaction(ID, *producer, is_commit), soon()))
+    async def end(self, producer: ProducerIdAndEpoch, *, is_commit: bool = True, name: str = ID) -> None:
+        await self.run(self.coordinator.end_transaction(EndTransaction(name, *producer, is_commit), soon()))
 
     async def verify(
         self, producer: ProducerIdAndEpoch, place: TransactionPlace | None = PLACE, group: str | None = None

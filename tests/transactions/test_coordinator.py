@@ -21,7 +21,7 @@ from raftlog.errors import (
 )
 from raftlog.partitions.groups.results import GroupMarker
 from raftlog.partitions.transactions import coordinator as module
-from raftlog.partitions.transactions import transitions
+from raftlog.partitions.transactions import markers, transitions
 from raftlog.partitions.transactions.records import ProducerIdAndEpoch, TransactionRecord, TransactionState
 from raftlog.partitions.transactions.results import AddToTransaction, EndTransaction, InitializeProducer
 from raftlog.partitions.transactions.transitions import EPOCH_MAX
@@ -339,6 +339,33 @@ async def test_markers_are_sent_until_they_are_written(world: Coordination, monk
     await world.end(producer)
     await world.settle()
     assert sorted(place for place, _ in world.markers) == sorted([PLACE, PLACE, PLACE, PLACE_2, (DELETED, 0)])
+
+
+async def test_markers_for_unreachable_leaders_delay_no_other_transactions(
+    world: Coordination, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither while they are sent for the first time, nor while they are repeated."""
+    monkeypatch.setattr(markers, "_FIRST_OF_ONE_MAX", 2)
+    monkeypatch.setattr(markers, "_FIRST_MAX", 4)
+    monkeypatch.setattr(markers, "_FIRST_ATTEMPT_MS", 50)
+    world.coordinator._sender = markers.MarkerSender("m", world.coordinator._environment, lambda: False)
+    places = [(TOPIC, number) for number in range(10, 16)]
+    world.unreachable.update(places)
+    stuck = await world.initialize()
+    await world.add(stuck, *places)
+    await world.end(stuck)
+    for attempts in (2, 8):  # the first two of the transaction; then all of them, of which some for the second time
+        await world.step_until(lambda attempts=attempts: len(world.markers) >= attempts)
+        sent = len(world.markers)
+        other = await world.initialize(name="other")
+        await world.add(other, PLACE, name="other")
+        await world.end(other, name="other")
+        await world.step_until(lambda sent=sent: PLACE in [place for place, _ in world.markers[sent:]])
+        assert (await world.settle("other")).state is TransactionState.COMPLETE_COMMIT
+        assert world.state is TransactionState.PREPARE_COMMIT
+    world.unreachable.clear()
+    monkeypatch.setattr(markers, "_ATTEMPT_MS", 50)
+    assert (await world.settle()).state is TransactionState.COMPLETE_COMMIT
 
 
 async def test_the_successor_writes_the_markers_of_a_stored_decision(world: Coordination) -> None:
