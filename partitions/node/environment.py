@@ -148,8 +148,9 @@ def real_environment(settings: NodeSettings) -> NodeEnvironment:
 
     async def close(waits: bool) -> None:
         """Stop the threads for syncs; with `waits`, after the submitted syncs."""
-        # A sync that hangs must not block the end of a failed process.
-        await asyncio.to_thread(threads.close, waits)
+        threads.close(waits=False)
+        if waits:
+            await threads.wait_closed()
         if aio is not None:
             await aio.close(waits)
 

@@ -1,6 +1,9 @@
 """Threads for syncs: start order, parallelism, and shutdown."""
 
+import asyncio
 import threading
+
+import pytest
 
 from raftlog.storage.syncs.sync_threads import SyncThreads
 
@@ -21,3 +24,17 @@ def test_a_hanging_job_delays_neither_others_nor_the_close() -> None:
     threads.close(waits=False)
     hung.set()
     threads.close(waits=True)
+
+
+async def test_nothing_is_left_of_a_wait_for_a_hanging_job_but_a_daemon_thread() -> None:
+    """The end of the loop waits for the threads of its own pool, and the process for those that are no daemons."""
+    threads, hung, done = SyncThreads(1), threading.Event(), threading.Event()
+    before = set(threading.enumerate())
+    threads.run(lambda: hung.wait() and done.set())
+    threads.close(waits=False)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(threads.wait_closed(), 0.02)
+    assert all(thread.daemon for thread in set(threading.enumerate()) - before)
+    hung.set()
+    await asyncio.wait_for(threads.wait_closed(), 30)
+    assert done.is_set()

@@ -10,7 +10,7 @@ import os
 import resource
 import signal
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 import orjson
@@ -20,7 +20,7 @@ import raftlog
 from raftlog.api.http.server.origins import allowed_host
 from raftlog.api.http.server.server import CONSOLE_OFF, CONSOLE_ON, HttpSettings
 from raftlog.cli.options import NumberRange, broker_option, read_defaults, settings_option, settings_options
-from raftlog.cli.outcome import CommandFailed
+from raftlog.cli.outcome import EXIT_FAILED, CommandFailed, print_error
 from raftlog.cli.serve import logs
 from raftlog.cli.serve.authentication_options import authentication_options
 from raftlog.cli.serve.authorization_options import authorization_options
@@ -361,7 +361,7 @@ def _raise_failure(broker: Broker) -> None:
 
 
 async def _stop(broker: Broker, listeners: Listeners) -> None:
-    """Stop the listeners, then the broker, within a bounded time. Raises `CommandFailed` if it takes longer."""
+    """Stop the listeners, then the broker, within a bounded time; end the process if it takes longer."""
     if not broker.ended.done():
         event(logger, "process_stopping", node=broker.node_id)
     try:
@@ -370,10 +370,22 @@ async def _stop(broker: Broker, listeners: Listeners) -> None:
             await broker.close()
         event(logger, "process_stopped", node=broker.node_id)
     except TimeoutError:
-        raise CommandFailed(
-            f"the broker did not stop within {STOP_SECONDS_MAX:g} s; acknowledged records are safe, "
-            "and the next start checks the others"
-        ) from None
+        _end_process(broker)
+
+
+def _end_process(broker: Broker) -> NoReturn:
+    """End the process with an error: a thread that waits for a disk would keep it until the disk answers."""
+    try:
+        _raise_failure(broker)
+    except (CommandFailed, DiskRefused) as failure:
+        print_error(str(failure))
+    print_error(
+        f"the broker did not stop within {STOP_SECONDS_MAX:g} s; acknowledged records are safe, "
+        "and the next start checks the others"
+    )
+    logs.write_held()
+    sys.stdout.flush()
+    os._exit(EXIT_FAILED)
 
 
 def _print_ready(broker: Broker, listeners: Listeners, line_format: str) -> None:

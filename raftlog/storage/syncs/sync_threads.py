@@ -3,8 +3,10 @@
 Every commit needs a sync, so the path there and back is short: one queue, no futures. The threads are daemon threads: a
 sync that hangs must not delay the end of the process."""
 
+import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from queue import SimpleQueue
 
 Job = Callable[[], None]
@@ -33,6 +35,26 @@ class SyncThreads:
         if waits:
             for thread in self._threads:
                 thread.join()
+
+    async def wait_closed(self) -> None:
+        """Wait until the threads have ended after `close`.
+
+        The end of the event loop would wait for a thread of its own pool, also after a timeout; not for this one."""
+        loop = asyncio.get_running_loop()
+        ended = loop.create_future()
+
+        def set_ended() -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        def wait() -> None:
+            for thread in self._threads:
+                thread.join()
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(set_ended)
+
+        threading.Thread(target=wait, name="end of sync threads", daemon=True).start()
+        await ended
 
     def _work(self) -> None:
         """Run jobs until None arrives."""
