@@ -4,7 +4,8 @@
     uncharged bytes of requests ≤ UNCHARGED_TOTAL_MAX,           larger ones hold memory of the shared budget
 
 A request begins when all earlier ones of the connection have ended, unless it and those are pipelined. Nothing is read
-while no request may begin, the budget has no memory, or the client reads no answers. Created by `connections`."""
+while no request may begin, the budget has no memory, or the client reads no answers. Requests of one read that take
+long continue in later turns of the loop (`turns`). Created by `connections`."""
 
 import asyncio
 from typing import Final
@@ -17,6 +18,7 @@ from raftlog.api.kafka.frame_protocol import FrameProtocol
 from raftlog.api.kafka.incoming_frame import FRAME_BYTES_PER_S_MIN, IncomingFrame
 from raftlog.api.kafka.login import KafkaLogin
 from raftlog.api.kafka.progress import STALL_S, UNCHARGED_ANSWER_BYTES_MAX, ProgressWatch, SweepFinding
+from raftlog.api.kafka.turns import TURN_S
 from raftlog.api.kafka.wire.errors import MalformedRequest
 from raftlog.api.kafka.wire.headers import HEAD_BYTES, body_position, decode_client_id, read_head
 from raftlog.partitions.caller import ANONYMOUS, Caller
@@ -36,12 +38,14 @@ class KafkaConnection(FrameProtocol):
         "_is_refused_login",
         "_is_splitting",
         "_is_unread",
+        "_is_waiting_for_turn",
         "_next",
         "_order",
         "_out",
         "_out_bytes",
         "_progress",
         "_sent",
+        "_turn_end",
         "caller",
         "is_ending",
         "login",
@@ -64,6 +68,10 @@ class KafkaConnection(FrameProtocol):
         self._is_refused_login = False
         """Whether a timer closes the connection, after the answer to a failed login."""
         self._is_splitting = False
+        self._turn_end = 0.0
+        """Time after which no further request of this split begins."""
+        self._is_waiting_for_turn = False
+        """Whether no request begins until a later turn of the loop, because those of this one took long."""
         self._out: list[Buffer] = []
         """Answers that are written once all read bytes are split, or once they are large."""
         self._out_bytes = 0
@@ -130,6 +138,7 @@ class KafkaConnection(FrameProtocol):
             self._next is None
             and not self._is_unread
             and not self._is_muted
+            and not self._is_waiting_for_turn
             and not self.is_ending
             and len(self._order.pending) < self._owner.settings.pipelined_requests_max
         )
@@ -141,6 +150,7 @@ class KafkaConnection(FrameProtocol):
     def _split(self, data: memoryview, end: int) -> None:
         """Process the complete frames in `data[:end]`, keep the incomplete rest, and write answers that are ready."""
         self._is_splitting = True
+        self._turn_end = self._owner.turns.clock() + TURN_S
         self._take_frames(data, end)
         self._is_splitting = False
         self._flush()
@@ -186,10 +196,19 @@ class KafkaConnection(FrameProtocol):
         dispatcher.counters.requests[route.name] += 1
         self._uncharged += uncharged
         exchange = Exchange(route, correlation_id, body, self.caller, uncharged, owner)
-        if self._order.may_begin(route):
-            self._begin(exchange)
-        else:
+        if not self._order.may_begin(route):
             self._next = exchange
+            return
+        self._begin(exchange)
+        turns = self._owner.turns
+        if self._is_splitting and not self._is_waiting_for_turn and turns.clock() >= self._turn_end:
+            self._is_waiting_for_turn = True
+            turns.wait(self)
+
+    def continue_requests(self) -> None:
+        """Process kept bytes after requests took long in an earlier turn of the loop."""
+        self._is_waiting_for_turn = False
+        self._resume()
 
     def _begin(self, exchange: Exchange) -> None:
         """Begin a request, unless the state of the login forbids it."""

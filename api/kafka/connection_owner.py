@@ -6,6 +6,7 @@ from typing import Protocol, TypeVar
 from raftlog.api.kafka.dispatcher import Dispatcher
 from raftlog.api.kafka.login import KafkaLogin
 from raftlog.api.kafka.settings import KafkaSettings
+from raftlog.api.kafka.turns import LoopTurns
 from raftlog.partitions.caller import Caller
 from raftlog.runtime.memory_budget import MemoryBudget
 
@@ -20,6 +21,7 @@ class ConnectionOwner(Protocol[Connection]):
     dispatcher: Dispatcher
     requests: MemoryBudget
     answers: MemoryBudget
+    turns: LoopTurns
     scratch: memoryview
     """Receive buffer of all connections; its bytes are valid only during one callback."""
     is_stopping: bool

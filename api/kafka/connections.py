@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -11,6 +13,7 @@ from raftlog.api.kafka.dispatcher import Dispatcher
 from raftlog.api.kafka.frame_protocol import SCRATCH_BYTES
 from raftlog.api.kafka.login import KafkaLogin
 from raftlog.api.kafka.settings import KafkaSettings
+from raftlog.api.kafka.turns import LoopTurns
 from raftlog.events import event
 from raftlog.partitions.caller import ANONYMOUS, Caller
 from raftlog.runtime.memory_budget import MemoryBudget
@@ -39,10 +42,12 @@ class KafkaConnections:
         authentication: ListenerAuthentication | None = None,
         *,
         has_certificates: bool = False,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """Prepare the connections of the listener `name`; call it in the event loop.
 
-        `requests` and `answers` are memory budgets. `has_certificates` is whether clients may present certificates."""
+        `requests` and `answers` are memory budgets. `has_certificates` is whether clients may present certificates.
+        `clock` measures how long requests take, in seconds."""
         self.name, self.settings, self.dispatcher = name, settings, dispatcher
         self._authentication = authentication
         self.requests, self.answers = requests, answers
@@ -50,6 +55,7 @@ class KafkaConnections:
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.is_stopping = False
         self._loop = asyncio.get_running_loop()
+        self.turns = LoopTurns(self._loop, clock)
         self._open: set[KafkaConnection] = set()
         self._lost_one = asyncio.Event()
         self._sweeping = [self._loop.create_task(self._sweep(), name=f"sweep of {name}")]

@@ -1,6 +1,8 @@
 """Connections of the Kafka listener without sockets: a recording transport, and handlers that the test completes."""
 
 import asyncio
+import time
+from collections.abc import Callable
 from struct import Struct
 from typing import Any
 
@@ -88,6 +90,7 @@ class Edge:
         answers: int = 64 * MIB,
         authentication: ListenerAuthentication | None = None,
         reserve: int = 0,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.seen: list[KafkaRequest] = []
         self.waiting: list[asyncio.Future[Any]] = []
@@ -108,7 +111,9 @@ class Edge:
         if authentication is not None:
             apis += make_login_apis()
         dispatcher = Dispatcher(apis, self.counters, None if authentication is None else RAW)
-        self.connections = KafkaConnections("kafka", settings, dispatcher, self.requests, self.answers, authentication)
+        self.connections = KafkaConnections(
+            "kafka", settings, dispatcher, self.requests, self.answers, authentication, clock=clock
+        )
 
     def api(self, key: ApiKey, versions: tuple[int, int], **more: Any) -> KafkaApi:
         """Return an API whose body and answer are bytes without a schema."""

@@ -1,6 +1,7 @@
 """Frames, order of requests and answers, and the bounds of one connection."""
 
 import asyncio
+import itertools
 import logging
 import threading
 from typing import Any
@@ -11,6 +12,7 @@ from raftlog.api.kafka.api import ApiKey
 from raftlog.api.kafka.incoming_frame import IncomingFrame
 from raftlog.api.kafka.progress import ANSWER_BYTES_PER_S_MIN, STALL_S, UNCHARGED_ANSWER_BYTES_MAX
 from raftlog.api.kafka.settings import KafkaSettings
+from raftlog.api.kafka.turns import TURN_S
 from raftlog.api.kafka.wire import schemas
 from raftlog.errors import NotLeader
 from tests.kafka.harness import MIB, Edge, feed, make_frame, make_request, parse_answers, settle
@@ -338,6 +340,40 @@ async def test_a_client_that_does_not_read_gets_no_further_answers(edge: Edge) -
     connection.resume_writing()
     feed(connection, left)
     assert parse_answers(transport.written) == [(1, b"a"), (2, b"b")]
+
+
+async def test_the_requests_of_one_read_do_not_hold_the_loop(make_edge) -> None:
+    """Each takes a third of a turn's time; two clients that send 100 at once leave the loop to others in between."""
+    looks = itertools.count()
+    edge: Edge = make_edge(clock=lambda: next(looks) * TURN_S / 3)
+    edge.is_immediate = True
+    clients = [edge.connect() for _ in range(3)]
+    for connection, _ in clients[:2]:
+        feed(connection, b"".join(make_request(FETCH, 4, b"", number) for number in range(100)))
+    assert len(edge.seen) == 6
+    await asyncio.sleep(0)
+    assert len(edge.seen) <= 12
+    feed(clients[2][0], make_request(FETCH, 4, b"other", 7))
+    await asyncio.sleep(0)
+    assert parse_answers(clients[2][1].written) == [(7, b"other")]
+    answered = [len(parse_answers(transport.written)) for _, transport in clients[:2]]
+    assert abs(answered[0] - answered[1]) <= 6
+    await until(lambda: len(edge.seen) == 201)
+    for _, transport in clients[:2]:
+        assert parse_answers(transport.written) == [(number, b"") for number in range(100)]
+        assert transport.is_reading
+
+
+async def test_a_connection_that_waits_for_its_turn_can_be_lost(make_edge) -> None:
+    looks = itertools.count()
+    edge: Edge = make_edge(clock=lambda: next(looks) * TURN_S)
+    edge.is_immediate = True
+    (lost, transport), (other, answers) = edge.connect(), edge.connect()
+    for connection in (lost, other):
+        feed(connection, b"".join(make_request(FETCH, 4, b"", number) for number in range(5)))
+    transport.abort()
+    await until(lambda: len(parse_answers(answers.written)) == 5)
+    assert len(edge.seen) < 10
 
 
 async def test_large_answers_to_the_requests_of_one_read_pause_it(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
