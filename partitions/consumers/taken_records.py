@@ -11,7 +11,7 @@ from raftlog.errors import UndecodableBatch
 from raftlog.records import Record, read_header, read_records
 from raftlog.records.header import CONTROL_BIT
 from raftlog.runtime.batch_opener import BatchOpener
-from raftlog.runtime.slices import run_in_slices
+from raftlog.runtime.slices import Slices, run_in_slices
 from raftlog.types import Buffer, Offset
 
 _RECORDS_PER_SLICE = 500
@@ -43,7 +43,9 @@ async def take_records(
     Raises `UndecodableBatch` when the very first record cannot be decoded."""
     taken: list[Buffer] = []
     end, records, size, epoch = offset, 0, 0, -1
+    slices = Slices()
     for batch in batches:
+        await slices.pause_if_over()
         header = read_header(batch)
         if header.next_offset <= offset:
             continue

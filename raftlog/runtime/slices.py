@@ -12,15 +12,29 @@ T = TypeVar("T")
 SLICE_S: Final = 0.003
 
 
+class Slices:
+    """Time of the present slice of work that may be many small pieces."""
+
+    __slots__ = ("_until",)
+
+    def __init__(self) -> None:
+        """Begin the first slice."""
+        self._until = time.perf_counter() + SLICE_S
+
+    async def pause_if_over(self) -> None:
+        """Let other tasks run if the slice has lasted `SLICE_S`, and begin the next one."""
+        if time.perf_counter() >= self._until:
+            await asyncio.sleep(0)
+            self._until = time.perf_counter() + SLICE_S
+
+
 async def run_in_slices(work: Generator[None, None, T]) -> T:
     """Run `work` to its end and return its result; other tasks run after each `SLICE_S` of it."""
-    until = time.perf_counter() + SLICE_S
+    slices = Slices()
     while True:
         try:
             next(work)
         except StopIteration as end:
             result: T = end.value
             return result
-        if time.perf_counter() >= until:
-            await asyncio.sleep(0)
-            until = time.perf_counter() + SLICE_S
+        await slices.pause_if_over()

@@ -17,7 +17,7 @@ from raftlog.partitions.caller import Caller
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.results import Fetched
 from raftlog.records import Record, read_header, read_records
-from raftlog.runtime.slices import run_in_slices
+from raftlog.runtime.slices import Slices, run_in_slices
 from raftlog.security.permissions import AclOperation, AclResourceType
 from raftlog.types import Buffer, Isolation, Offset, TopicPartition
 from raftlog.values.console import ShownRecord
@@ -103,7 +103,9 @@ class RecordScan:
         Raises `UndecodableBatch` if a batch cannot be decoded and no record before it passes the filter."""
         shown: list[ShownRecord] = []
         size = 0
+        slices = Slices()
         while self._batches and len(shown) < limit and size < SHOWN_BYTES_MAX:
+            await slices.pause_if_over()
             batch = self._batches[0]
             header = read_header(batch)
             is_whole = True

@@ -19,7 +19,7 @@ from raftlog.api.http.server.media import Format
 from raftlog.errors import MemoryBudgetExceeded, UndecodableBatch
 from raftlog.records import Record, read_header, read_records
 from raftlog.runtime.batch_opener import BatchOpener
-from raftlog.runtime.slices import run_in_slices
+from raftlog.runtime.slices import Slices, run_in_slices
 from raftlog.types import Buffer, TopicPartition
 
 _RECORDS_PER_SLICE = 1_000
@@ -65,7 +65,9 @@ class JsonRecords:
         parts: list[Encoded] = []
         size = 0
         self.next_offset = offset
+        slices = Slices()
         for batch in batches:
+            await slices.pause_if_over()
             try:
                 size += await self._encode_batch(batch, offset, max_bytes - size, parts)
             except MemoryBudgetExceeded:

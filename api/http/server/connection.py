@@ -21,6 +21,7 @@ from raftlog.api.http.server.repeated_requests import ArrivedHead, FoundRequest,
 from raftlog.events import event
 from raftlog.partitions.caller import Caller
 from raftlog.partitions.security.authenticator import Identity
+from raftlog.runtime.slices import Slices
 
 logger = logging.getLogger(__name__)
 
@@ -95,8 +96,11 @@ class HttpConnection(web.RequestHandler):
     async def start(self) -> None:
         """Answer the requests of the connection until one of both sides closes it; aiohttp calls this once."""
         try:
+            slices = Slices()
             while not self._force_close and await self._answer_next():
                 self._schedule_idle_close()
+                if self._messages:  # many handlers end without a wait, and would hold the loop one after the other
+                    await slices.pause_if_over()
         except asyncio.CancelledError:
             self.force_close()
             raise
