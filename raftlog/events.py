@@ -176,6 +176,7 @@ EVENTS: Final[dict[str, EventKind]] = {
     # other brokers
     "node_connected": _kind(INFO, "node address", "a connection for Raft messages opened"),
     "node_lost": _kind(WARNING, "node why", "the connection for Raft messages was lost"),
+    "entries_refused": _kind(WARNING, "group index node", "a follower refuses invalid entries of its leader"),
     "term_refused": _kind(
         WARNING,
         "group message_type why",

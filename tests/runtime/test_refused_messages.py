@@ -8,9 +8,11 @@ import pytest
 from raftlog.errors import OutcomeUnknown, Unavailable
 from raftlog.raft import ReplicaId, Role
 from raftlog.raft.entry import TERM_MAX
-from raftlog.raft.messages import Heartbeat, Message, VoteRequest
+from raftlog.raft.messages import AppendRequest, Heartbeat, Message, VoteRequest
+from raftlog.records import ControlKind, build_control_batch, stamp
+from raftlog.runtime.log.control_entries import entry_of
 from raftlog.runtime.transport import Envelope
-from raftlog.types import Index, NodeId, Term
+from raftlog.types import Index, NodeId, Offset, Term
 from tests.runtime.drivers import GROUP, World
 
 STRANGER = ReplicaId(NodeId(9), uuid.UUID(int=9))
@@ -90,6 +92,24 @@ def test_a_leader_contradicted_by_a_member_stops_and_another_leads() -> None:
             proposed.result()
         world.run_until(lambda: world.leader() != leader)
         world.fill(world.leader(), 3)
+        assert not world.failures
+
+
+def test_invalid_entries_of_a_leader_are_reported(caplog: pytest.LogCaptureFixture) -> None:
+    """Without the event no operator learns why the group does not proceed."""
+    with World() as world:
+        leader = world.leader()
+        world.fill(leader, 3)
+        follower = other_numbers(leader)[0]
+        core = world.group(follower).core
+        batch = build_control_batch(ControlKind.TRIM, b"no trim", 1000, next_offset=Offset(3))
+        stamp(batch, Offset(3), core.term)
+        entries = (entry_of(Index(core.last_id.index + 1), core.term, batch),)
+        sender, to = world.ids[leader - 1], world.ids[follower - 1]
+        deliver(world, follower, AppendRequest(sender, to, core.term, 1, core.last_id, entries, Index(0)))
+        [reported] = logged_events(caplog, "entries_refused")
+        assert (reported.index, reported.node) == (entries[0].index, sender.node_id)  # type: ignore[attr-defined]
+        world.fill(leader, 3)
         assert not world.failures
 
 

@@ -1,12 +1,17 @@
 """Room that is left in the journal: its free bytes, less the size of accepted entries that it does not hold yet."""
 
+import logging
+
 from raftlog.errors import RaftlogError, StorageFull
+from raftlog.events import event
 from raftlog.raft.messages import AppendRequest
 from raftlog.runtime.journal.journal import Journal
 from raftlog.runtime.log.control_entries import is_control, is_trim
 from raftlog.runtime.replica.disk_room import DiskRoom
 from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.storage.temporary_errors import descriptors_exhausted
+
+_logger = logging.getLogger(__name__)
 
 
 class JournalRoom:
@@ -52,6 +57,7 @@ class JournalRoom:
         if self.append_error(size, is_essential=is_essential) is not None:
             return False
         if not group.admission.admits(message, group.log):
+            event(_logger, "entries_refused", group=group.name, index=entries[0].index, node=message.sender.node_id)
             return False
         self.note_admitted(size)
         return True
