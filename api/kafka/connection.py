@@ -4,8 +4,8 @@
     uncharged bytes of requests ≤ UNCHARGED_TOTAL_MAX,           larger ones hold memory of the shared budget
 
 A request begins when all earlier ones of the connection have ended, unless it and those are pipelined. Nothing is read
-while no request may begin, the budget has no memory, or the client reads no answers. Requests of one read that take
-long continue in later turns of the loop (`turns`). Created by `connections`."""
+while no request may begin, the budget has no memory, or the client reads no answers. If the requests of one read take
+long, the further ones begin in later turns of the loop (`turns`). Created by `connections`."""
 
 import asyncio
 from typing import Final
@@ -18,7 +18,6 @@ from raftlog.api.kafka.frame_protocol import FrameProtocol
 from raftlog.api.kafka.incoming_frame import FRAME_BYTES_PER_S_MIN, IncomingFrame
 from raftlog.api.kafka.login import KafkaLogin
 from raftlog.api.kafka.progress import STALL_S, UNCHARGED_ANSWER_BYTES_MAX, ProgressWatch, SweepFinding
-from raftlog.api.kafka.turns import TURN_S
 from raftlog.api.kafka.wire.errors import MalformedRequest
 from raftlog.api.kafka.wire.headers import HEAD_BYTES, body_position, decode_client_id, read_head
 from raftlog.partitions.caller import ANONYMOUS, Caller
@@ -69,9 +68,9 @@ class KafkaConnection(FrameProtocol):
         """Whether a timer closes the connection, after the answer to a failed login."""
         self._is_splitting = False
         self._turn_end = 0.0
-        """Time after which no further request of this split begins."""
+        """Time after which the split ends: requests among its further bytes begin in a later turn of the loop."""
         self._is_waiting_for_turn = False
-        """Whether no request begins until a later turn of the loop, because those of this one took long."""
+        """Whether no request begins before a later turn of the loop, because those of this one took long."""
         self._out: list[Buffer] = []
         """Answers that are written once all read bytes are split, or once they are large."""
         self._out_bytes = 0
@@ -150,7 +149,10 @@ class KafkaConnection(FrameProtocol):
     def _split(self, data: memoryview, end: int) -> None:
         """Process the complete frames in `data[:end]`, keep the incomplete rest, and write answers that are ready."""
         self._is_splitting = True
-        self._turn_end = self._owner.turns.clock() + TURN_S
+        turns = self._owner.turns
+        self._turn_end = turns.next_end()
+        if turns.is_over:
+            self._wait_for_turn()
         self._take_frames(data, end)
         self._is_splitting = False
         self._flush()
@@ -200,13 +202,17 @@ class KafkaConnection(FrameProtocol):
             self._next = exchange
             return
         self._begin(exchange)
-        turns = self._owner.turns
-        if self._is_splitting and not self._is_waiting_for_turn and turns.clock() >= self._turn_end:
-            self._is_waiting_for_turn = True
-            turns.wait(self)
+        if self._is_splitting and self._owner.turns.clock() >= self._turn_end:
+            self._wait_for_turn()
 
-    def continue_requests(self) -> None:
-        """Process kept bytes after requests took long in an earlier turn of the loop."""
+    def _wait_for_turn(self) -> None:
+        """Begin no further request before a later turn of the loop."""
+        if not self._is_waiting_for_turn:
+            self._is_waiting_for_turn = True
+            self._owner.turns.wait(self)
+
+    def begin_kept_requests(self) -> None:
+        """Process kept bytes in a later turn of the loop."""
         self._is_waiting_for_turn = False
         self._resume()
 

@@ -16,6 +16,7 @@ from raftlog.partitions.consumers.taken_records import TakenRecords, take_record
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.results import Fetched
 from raftlog.runtime.batch_opener import BatchOpener
+from raftlog.runtime.slices import Slices
 from raftlog.types import Offset, OffsetRange, TopicPartition
 
 _ASKED_AT_ONCE = 4
@@ -188,9 +189,11 @@ class Poll:
         try:
             left_s = until - self._loop.time()
             await asyncio.wait((*self._asked, interruption), timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+            slices = Slices()
             for task, position in [(task, self._asked[task]) for task in self._asked if task.done()]:
                 del self._asked[task]
                 await self._take_records(position, task)
+                await slices.pause_if_over()
         finally:
             interruption.cancel()
 

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
-from raftlog.errors import ConcurrentTransactions, LogClosed, Overloaded, RaftlogError
+from raftlog.errors import ConcurrentTransactions, InvalidProducerMapping, LogClosed, Overloaded, RaftlogError
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.groups.results import TransactionalProducer
 from raftlog.partitions.produce.pending import copied_error
@@ -141,6 +141,8 @@ class Enlistments:
             await self._enlist_producer(replica, held[0], producer)
         except RaftlogError as failed:
             error = failed
+            if isinstance(failed, InvalidProducerMapping):
+                replica.transactions.forget_name(producer.producer_id, producer.transactional_id)
         del self._held[key]
         for admitted in held:
             if admitted.append.future.done():

@@ -33,9 +33,7 @@ from raftlog.types import Index, Term
 _GUARDS_MAX: Final = 10_000
 """Guards whose coordinator has not answered."""
 _WAITING_MAX: Final = 10_000
-"""Producers whose lowest waiting sequence is remembered; beyond it the least recently used one is forgotten."""
-_NAMES_MAX: Final = 8
-"""Transactional ids for each of them. All but one are false, and only the one that is confirmed later counts."""
+"""Lowest waiting sequences that are remembered; beyond it those of the least recently used producer are forgotten."""
 _ANY: Final = 1 << 63
 """Number above those of all transactions."""
 
@@ -92,6 +90,7 @@ class LeaderTransactions:
         """Guards by producer."""
         self._waiting: dict[int, dict[str, _WaitingBatch]] = {}
         """By producer and the transactional id in its request, which its coordinator has not confirmed yet."""
+        self._waiting_count = 0
         self._ahead: dict[int, _Ahead] = {}
         self._order: deque[tuple[Index, int]] = deque()
         """Entries that are not delivered, with their producers."""
@@ -99,11 +98,7 @@ class LeaderTransactions:
     def reset(self, term: Term) -> None:
         """Remove all permissions and guards of earlier terms than `term`, and the entries not committed in them."""
         for producer_id, names in list(self._waiting.items()):
-            left = {name: waiting for name, waiting in names.items() if waiting.term == term}
-            if left:
-                self._waiting[producer_id] = left
-            else:
-                del self._waiting[producer_id]
+            self._remember(producer_id, {name: waiting for name, waiting in names.items() if waiting.term == term})
         for guards in self._guards.values():
             for guard in guards:
                 guard.is_broken = True
@@ -119,18 +114,32 @@ class LeaderTransactions:
 
         Also if it is refused: its producer sends it again. Nobody has confirmed yet that the producer id belongs to the
         transactional id, so the batch counts for producers with this transactional id alone."""
+        producer_id = header.producer_id
         waiting = _WaitingBatch(term, header.producer_epoch, header.base_sequence)
-        names = self._waiting.pop(header.producer_id, {})
-        known = names.pop(transactional_id, waiting)
+        names = self._waiting.get(producer_id, {})
+        known = names.get(transactional_id, waiting)
         is_known_lower = known.epoch == waiting.epoch and is_later(waiting.sequence, known.sequence)
         if known.term == term and (is_known_lower or known.epoch > waiting.epoch):
             waiting = known
-        if len(names) >= _NAMES_MAX:
-            del names[next(iter(names))]
-        names[transactional_id] = waiting
-        if len(self._waiting) >= _WAITING_MAX:
-            del self._waiting[next(iter(self._waiting))]
-        self._waiting[header.producer_id] = names
+        self._remember(producer_id, names | {transactional_id: waiting})
+        while self._waiting_count > _WAITING_MAX:
+            self._forget_waiting(next(iter(self._waiting)))
+
+    def forget_name(self, producer_id: int, transactional_id: str) -> None:
+        """Forget the waiting batches of a transactional id to which the producer does not belong."""
+        names = self._waiting.get(producer_id, {})
+        self._remember(producer_id, {name: waiting for name, waiting in names.items() if name != transactional_id})
+
+    def _remember(self, producer_id: int, names: dict[str, _WaitingBatch]) -> None:
+        """Replace the waiting batches of a producer, as the last one used."""
+        self._forget_waiting(producer_id)
+        if names:
+            self._waiting[producer_id] = names
+            self._waiting_count += len(names)
+
+    def _forget_waiting(self, producer_id: int) -> None:
+        """Forget all waiting batches of a producer."""
+        self._waiting_count -= len(self._waiting.pop(producer_id, ()))
 
     def is_permitted(self, producer_id: int, wanted: AppendPermission) -> bool:
         """Return whether the producer may append to its transaction with this epoch and transactional id."""
@@ -268,14 +277,14 @@ class LeaderTransactions:
 
     def record_batch(self, producer_id: int, index: Index) -> None:
         """Record that a transactional batch of the producer was appended at `index`."""
-        self._waiting.pop(producer_id, None)
+        self._forget_waiting(producer_id)
         self._record(producer_id, index, is_open=True, coordinator_epoch=self.coordinator_epoch(producer_id))
 
     def record_marker(self, marker: TransactionMarker, index: Index) -> None:
         """Record that a marker was appended at `index`: it ends the permission, and invalidates guards."""
         producer_id = marker.producer_id
         self._permitted.pop(producer_id, None)
-        self._waiting.pop(producer_id, None)
+        self._forget_waiting(producer_id)
         for guard in self._guards.get(producer_id, ()):
             guard.ended = max(guard.ended, marker.number or _ANY)
         self._record(producer_id, index, is_open=False, coordinator_epoch=marker.coordinator_epoch)

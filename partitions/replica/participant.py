@@ -59,6 +59,10 @@ class Participant:
         """Record a batch that waits until its producer is enlisted; see `LeaderTransactions.note_waiting`."""
         self._transactions.note_waiting(header, transactional_id, self._group.core.term)
 
+    def forget_name(self, producer_id: int, transactional_id: str) -> None:
+        """Forget the waiting batches of a producer under a transactional id that is not its own."""
+        self._transactions.forget_name(producer_id, transactional_id)
+
     async def enlist(
         self,
         producer_id: int,
@@ -128,14 +132,16 @@ class Participant:
     async def end_hanging_transaction(self, marker: TransactionMarker, deadline: Deadline) -> None:
         """Append the marker of an operator; as `end_transaction`.
 
-        Raises `InvalidArgument` for a coordinator epoch above that of the producer's last marker here (0 without one):
-        it would fence the coordinator, whose transaction could never end."""
+        Raises `InvalidArgument` for an epoch above the newest one here, of the producer or of the coordinator in its
+        last marker (0 without one): it would fence the producer, or the coordinator, whose transaction could never
+        end."""
+        producer_id = marker.producer_id
         await self._wait_until_deciding(deadline)
-        newest = max(0, self._transactions.coordinator_epoch(marker.producer_id))
-        if marker.coordinator_epoch > newest:
+        known = max(0, self._known_epoch(producer_id)), max(0, self._transactions.coordinator_epoch(producer_id))
+        if marker.producer_epoch > known[0] or marker.coordinator_epoch > known[1]:
             raise InvalidArgument(
-                f"{self._name}: the newest coordinator of producer {marker.producer_id} has epoch {newest}, and the "
-                f"marker {marker.coordinator_epoch}"
+                f"{self._name}: the newest epochs of producer {producer_id} and its coordinator are {known}, and those "
+                f"of the marker ({marker.producer_epoch}, {marker.coordinator_epoch})"
             )
         await self.end_transaction(marker, deadline)
 

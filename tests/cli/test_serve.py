@@ -294,3 +294,28 @@ def test_serving_imports_no_client_and_no_terminal_library() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=30, check=True)
     assert done.stdout == b"\n"
+
+
+def test_a_stop_that_waits_for_a_disk_ends_at_its_bound() -> None:
+    """The loop itself waits, so only another thread can end the process."""
+    script = """
+import asyncio, time
+from types import SimpleNamespace
+from raftlog.cli.serve import verb
+
+async def stop(*_):
+    pass
+
+async def close():
+    time.sleep(600)
+
+async def run():
+    ended = asyncio.get_running_loop().create_future()
+    await verb._stop(SimpleNamespace(ended=ended, node_id=1, close=close), SimpleNamespace(stop=stop))
+
+verb.STOP_SECONDS_MAX = 0.1
+asyncio.run(run())
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("error: the broker did not stop within 0.1 s")

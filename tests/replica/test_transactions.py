@@ -119,21 +119,35 @@ def test_waiting_sequences_are_remembered_for_a_bounded_number_of_producers(monk
         assert transactions._waiting == {7: {"tx": (3, 1, 3)}, 9: {"tx": (3, 0, 0)}}
 
 
-def test_a_batch_under_another_transactional_id_does_not_delay_the_producer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_under_another_transactional_id_does_not_delay_the_producer() -> None:
     """Each reader of a topic knows the producer ids in it, and could send batches with them."""
-    monkeypatch.setattr(leader_transactions, "_NAMES_MAX", 2)
     with TransactionWorld() as world:
         leader = world.lead()
         waiting = world.replica(leader).transactions
-        false = read_header(transactional_batch(2_000_000_000, b"false"))
-        lower = read_header(transactional_batch(1, b"b"))
-        for header, name in ((lower, "tx"), (false, "1"), (false, "2"), (lower, "tx"), (false, "3")):
-            world.run_at(leader, lambda header=header, name=name: waiting.note_waiting(header, name))
+        lower, false = (read_header(transactional_batch(sequence, b"b")) for sequence in (1, 2_000_000_000))
+        world.run_at(leader, lambda: waiting.note_waiting(lower, "tx"))
+        for number in range(100):
+            world.run_at(leader, lambda number=number: waiting.note_waiting(false, f"other {number}"))
         world.begin(leader)
         assert world.error_of(world.write(leader, 2, b"c")) is OutOfOrderSequence
         world.written(leader, 1, b"b")
         world.ended(leader, is_commit=True)
         assert world.committed_values(leader) == [b"b"]
+
+
+def test_waiting_batches_under_refused_transactional_ids_are_forgotten() -> None:
+    with TransactionWorld() as world:
+        leader = world.lead()
+        waiting = world.replica(leader).transactions
+        header = read_header(transactional_batch(1, b"b"))
+        for name in ("tx", "false"):
+            world.run_at(leader, lambda name=name: waiting.note_waiting(header, name))
+        world.run_at(leader, lambda: waiting.forget_name(7, "false"))
+        transactions = world.replica(leader)._sequence_check.transactions
+        assert transactions._waiting[7].keys() == {"tx"}
+        world.run_at(leader, lambda: waiting.forget_name(7, "tx"))
+        world.run_at(leader, lambda: waiting.forget_name(8, "tx"))
+        assert (transactions._waiting, transactions._waiting_count) == ({}, 0)
 
 
 def test_a_marker_takes_an_offset_and_is_delivered_with_its_fields() -> None:

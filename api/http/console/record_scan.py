@@ -61,6 +61,7 @@ class RecordScan:
         self.scanned = 0
         """Records that were compared with the filter."""
         self.fetched_bytes = 0
+        self._slices = Slices()
 
     @property
     def is_at_end(self) -> bool:
@@ -103,9 +104,8 @@ class RecordScan:
         Raises `UndecodableBatch` if a batch cannot be decoded and no record before it passes the filter."""
         shown: list[ShownRecord] = []
         size = 0
-        slices = Slices()
         while self._batches and len(shown) < limit and size < SHOWN_BYTES_MAX:
-            await slices.pause_if_over()
+            await self._slices.pause_if_over()
             batch = self._batches[0]
             header = read_header(batch)
             is_whole = True

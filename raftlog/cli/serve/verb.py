@@ -10,7 +10,8 @@ import os
 import resource
 import signal
 import sys
-from typing import Any, NoReturn
+import threading
+from typing import Any
 
 import click
 import orjson
@@ -364,28 +365,34 @@ async def _stop(broker: Broker, listeners: Listeners) -> None:
     """Stop the listeners, then the broker, within a bounded time; end the process if it takes longer."""
     if not broker.ended.done():
         event(logger, "process_stopping", node=broker.node_id)
+    watch = threading.Timer(STOP_SECONDS_MAX, _end_process, [broker])
+    watch.daemon = True
+    watch.start()
     try:
-        async with asyncio.timeout(STOP_SECONDS_MAX):
-            await listeners.stop(REQUESTS_GRACE_SECONDS, LAST_ANSWERS_SECONDS)
-            await broker.close()
+        await listeners.stop(REQUESTS_GRACE_SECONDS, LAST_ANSWERS_SECONDS)
+        await broker.close()
         event(logger, "process_stopped", node=broker.node_id)
-    except TimeoutError:
-        _end_process(broker)
+    finally:
+        watch.cancel()
 
 
-def _end_process(broker: Broker) -> NoReturn:
-    """End the process with an error: a thread that waits for a disk would keep it until the disk answers."""
+def _end_process(broker: Broker) -> None:
+    """End the process with an error, from a thread of its own: the loop or another thread may wait for a disk.
+
+    The kernel keeps a process that waits for a disk without interruption until the disk answers."""
     try:
-        _raise_failure(broker)
-    except (CommandFailed, DiskRefused) as failure:
-        print_error(str(failure))
-    print_error(
-        f"the broker did not stop within {STOP_SECONDS_MAX:g} s; acknowledged records are safe, "
-        "and the next start checks the others"
-    )
-    logs.write_held()
-    sys.stdout.flush()
-    os._exit(EXIT_FAILED)
+        logs.write_held()
+        try:
+            _raise_failure(broker)
+        except (CommandFailed, DiskRefused) as failure:
+            print_error(str(failure))
+        print_error(
+            f"the broker did not stop within {STOP_SECONDS_MAX:g} s; acknowledged records are safe, "
+            "and the next start checks the others"
+        )
+        sys.stdout.flush()
+    finally:
+        os._exit(EXIT_FAILED)
 
 
 def _print_ready(broker: Broker, listeners: Listeners, line_format: str) -> None:

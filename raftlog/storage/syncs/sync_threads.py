@@ -39,7 +39,7 @@ class SyncThreads:
     async def wait_closed(self) -> None:
         """Wait until the threads have ended after `close`.
 
-        The end of the event loop would wait for a thread of its own pool, also after a timeout; not for this one."""
+        A daemon thread joins them: the end of the event loop would wait for a thread of the loop's pool for ever."""
         loop = asyncio.get_running_loop()
         ended = loop.create_future()
 

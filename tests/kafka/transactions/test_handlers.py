@@ -455,6 +455,7 @@ async def test_a_marker_that_no_coordinator_sends_is_refused(client: Client) -> 
     for field, value in (("producer_id", -1), ("producer_id", -(1 << 63)), ("producer_epoch", -1)):
         assert await write_marker(client, **{field: value}) == ErrorCode.INVALID_REQUEST
     assert await write_marker(client, coordinator_epoch=1) == ErrorCode.INVALID_REQUEST
+    assert await write_marker(client, producer_epoch=1) == ErrorCode.INVALID_REQUEST
     assert await client.produce(b"a") == 0
     assert await client.end() == 0
     assert await client.values(max_wait_ms=5_000) == [b"a"]

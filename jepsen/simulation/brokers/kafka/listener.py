@@ -22,8 +22,8 @@ NAME: Final = "kafka"
 SETTINGS: Final = KafkaSettings(request_bytes_max=1 << 20, pipelined_requests_max=5)
 """Limits that are small enough to be reached in a run."""
 _BUDGET_BYTES: Final = 4 << 20
-_LOOK_S: Final = TURN_S / 3
-"""Time between two looks at the clock of requests, which is exact in every run; a turn has three requests at most."""
+_LOOK_S: Final = TURN_S / 4
+"""Time between two looks at the clock of requests, which is the same in every run: a turn has few requests."""
 
 
 async def serve(broker: Broker, network: SimulatedNetwork, process: Process) -> None:
