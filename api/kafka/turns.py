@@ -15,7 +15,7 @@ from typing import Final, Protocol
 TURN_S: Final = 0.005
 
 
-class _Waiting(Protocol):
+class _WaitingConnection(Protocol):
     """Connection with requests that have not begun."""
 
     def begin_kept_requests(self) -> None:
@@ -30,7 +30,7 @@ class LoopTurns:
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float]) -> None:
         """Begin with an empty queue; `clock` returns seconds."""
         self._loop, self.clock = loop, clock
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_WaitingConnection] = deque()
         self._is_busy = False
         """Whether the queue is served in the next turn of the loop."""
         self._is_serving = False
@@ -46,7 +46,7 @@ class LoopTurns:
         """Whether no request of a read begins in this turn any more; False for the connection that is served."""
         return self._is_busy and not self._is_serving and self.clock() >= self._end
 
-    def wait(self, connection: _Waiting) -> None:
+    def wait(self, connection: _WaitingConnection) -> None:
         """Queue a connection; its `begin_kept_requests` is called in a later turn of the loop."""
         self._waiting.append(connection)
         if not self._is_busy:
