@@ -212,9 +212,10 @@ class KafkaConnection(FrameProtocol):
             self._owner.turns.wait(self)
 
     def begin_kept_requests(self) -> None:
-        """Process kept bytes in a later turn of the loop."""
+        """Process kept bytes in a later turn of the loop, unless the client has disconnected."""
         self._is_waiting_for_turn = False
-        self._resume()
+        if self._transport is not None and not self._transport.is_closing():
+            self._resume()
 
     def _begin(self, exchange: Exchange) -> None:
         """Begin a request, unless the state of the login forbids it."""
@@ -305,12 +306,14 @@ class KafkaConnection(FrameProtocol):
             self._loop.call_soon(self._resume)
 
     def _flush(self) -> None:
-        """Write all answers that are ready, in one write."""
+        """Write all answers that are ready, in one write; discard them if the client has disconnected."""
         out = self._out
         if not out or self._transport is None:
             return
         size = self._out_bytes
         self._out, self._out_bytes = [], 0
+        if self._transport.is_closing():
+            return
         self._sent += size
         self._owner.dispatcher.counters.bytes_out += size
         self._transport.writelines(out)

@@ -411,6 +411,30 @@ async def test_a_connection_that_waits_for_its_turn_can_be_lost(make_edge) -> No
     assert len(edge.seen) < 10
 
 
+async def test_kept_requests_of_a_client_that_has_disconnected_do_not_begin(make_edge) -> None:
+    """The transport closes in the turn before its protocol learns of it."""
+    looks = itertools.count()
+    edge: Edge = make_edge(clock=lambda: next(looks) * TURN_S)
+    edge.is_immediate = True
+    connection, transport = edge.connect()
+    feed(connection, b"".join(make_request(FETCH, 4, b"", number) for number in range(5)))
+    begun = len(edge.seen)
+    transport.is_closed = True
+    await settle()
+    assert len(edge.seen) == begun < 5
+    connection.connection_lost(None)
+
+
+async def test_an_answer_to_a_client_that_has_disconnected_is_discarded(edge: Edge) -> None:
+    connection, transport = edge.connect()
+    feed(connection, make_request(FETCH, 4))
+    transport.is_closed = True
+    edge.waiting[0].set_result(b"late")
+    await until(lambda: connection.is_idle)
+    assert edge.counters.bytes_out == 0
+    connection.connection_lost(None)
+
+
 async def test_large_answers_to_the_requests_of_one_read_pause_it(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
     """The transport pauses the protocol during a write, as those of uvloop do."""
     edge.is_immediate, edge.repeats = True, UNCHARGED_ANSWER_BYTES_MAX
