@@ -112,7 +112,11 @@ async def test_a_static_member_returns_to_its_partitions_without_a_rebalance(
     kind, cluster, name, make_topic, join, fill
 ):
     make_topic(4)
-    first, second = await join(kind, "one"), await join(kind, "two")
+    first = await join(kind, "one")
+    await poll_until_shared([first], 4, 0)
+    # The first member leads. kafka-python sends a second JoinGroup if a poll ends before the first is answered,
+    # and a repeated request is a rebalance if the leader sends it.
+    second = await join(kind, "two")
     await poll_until_shared([first, second], 4, 0)
     fill(4, 1)
     await poll_until_shared([first, second], 4, 4)
