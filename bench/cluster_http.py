@@ -1,7 +1,7 @@
 """Measures of a cluster of three brokers over HTTP, at a fixed rate and at the highest possible rate."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,10 +27,13 @@ TOPIC_S_MAX = 60.0
 
 
 @contextmanager
-def cluster_of_three(directory: Path) -> Iterator[Cluster]:
+def cluster_of_three(
+    directory: Path, environment: Callable[[int], Mapping[str, str]] | None = None
+) -> Iterator[Cluster]:
     """Run three brokers (`raftlog serve` with its defaults) on loopback until the block ends, and kill them."""
+    flags = ("--log-level", "warning")
     try:
-        with Cluster(NODES, data_dir=directory, with_cuts=False, serve_flags=("--log-level", "warning")) as cluster:
+        with Cluster(NODES, data_dir=directory, with_cuts=False, serve_flags=flags, environment=environment) as cluster:
             yield cluster
     except BrokerFailed as failure:
         raise MeasureFailed(str(failure)) from failure

@@ -1,4 +1,4 @@
-"""Shim as a shared library: compiled at its first use, kept in the user's cache under a digest."""
+"""Shared libraries for LD_PRELOAD, such as the shim: compiled at their first use, kept in the user's cache."""
 
 import hashlib
 import os
@@ -16,17 +16,21 @@ _COMPILED_S_MAX: Final = 120.0
 
 
 class CannotBeBuilt(Exception):
-    """The shim cannot be built on this machine; the text gives the reason and the remedy."""
+    """The library cannot be built on this machine; the text gives the reason and the remedy."""
 
 
 @cache
 def library() -> Path:
     """Return the absolute path of the shim library, compiled if necessary. Raises `CannotBeBuilt`."""
+    return build("disk", sorted(_SOURCE.glob("*.[ch]")))
+
+
+def build(name: str, files: list[Path]) -> Path:
+    """Return the absolute path of a library of C files, compiled if it is new. Raises `CannotBeBuilt`."""
     if sys.platform != "linux":
-        raise CannotBeBuilt("the disk's faults need Linux")
-    files = sorted(_SOURCE.glob("*.[ch]"))
+        raise CannotBeBuilt("libraries to preload need Linux")
     digest = hashlib.sha256(b"\0".join([os.uname().machine.encode(), *(file.read_bytes() for file in files)]))
-    path = _cache() / f"disk-{digest.hexdigest()[:16]}.so"
+    path = _cache() / f"{name}-{digest.hexdigest()[:16]}.so"
     if not path.exists():
         _compile([str(file) for file in files if file.suffix == ".c"], path)
     return path
@@ -42,7 +46,7 @@ def unsupported_reason() -> str | None:
 
 
 def _cache() -> Path:
-    """Return the directory for compiled shims in the user's cache."""
+    """Return the directory for compiled libraries in the user's cache."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "raftlog-jepsen"
 
@@ -55,14 +59,14 @@ def _compile(sources: list[str], path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent) as directory:
-            new = f"{directory}/shim.so"
+            new = f"{directory}/library.so"
             command = [compiler, *_FLAGS, "-o", new, *sources]
             done = subprocess.run(  # noqa: S603 - our own arguments
                 command, check=False, capture_output=True, text=True, timeout=_COMPILED_S_MAX
             )
             if done.returncode:
                 first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip())
-                raise CannotBeBuilt(f"the shim does not compile (install gcc and libc6-dev): {first}")
+                raise CannotBeBuilt(f"the library does not compile (install gcc and libc6-dev): {first}")
             os.replace(new, path)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise CannotBeBuilt(f"the shim cannot be built: {error}") from error
+        raise CannotBeBuilt(f"the library cannot be built: {error}") from error
